@@ -1,0 +1,305 @@
+"""Every error that Tiffin raises: one tree, one stable slug each, no transport in it.
+
+TiffinError
+  InvalidRequest       MalformedBody · SchemaViolation · ContextLengthExceeded · UnsupportedParameter
+                       UnknownParameter · PayloadTooLarge · RequestTimeout · MethodNotAllowed
+  Unauthenticated      PermissionDenied
+  Rejected             RateLimited · ConcurrencyExceeded · QuotaExceeded · Overloaded     (retry_after)
+  Blocked              a policy refused the input or the output
+  NotFound             ModelNotFound · EndpointNotFound                          Conflict
+  Unavailable          NoHealthyReplica · Loading · Draining · JournalUnavailable
+                       UpstreamUnavailable                                       retryable
+  DeadlineExceeded
+  RunFailed            LoadFailed · UpstreamFailed · UpstreamRefused
+  ArtifactError        DigestMismatch · ArtifactUnavailable
+ConfigInvalid          start-up and apply only: where in the tree, what was found, what was expected
+
+An adapter translates at its border and chains the cause. Constructing an error has no effects.
+"""
+
+from enum import Enum
+from typing import ClassVar
+
+
+class Code(Enum):
+    """gRPC's canonical codes, the vocabulary that every transport can map from."""
+
+    INVALID_ARGUMENT = "invalid_argument"
+    UNAUTHENTICATED = "unauthenticated"
+    PERMISSION_DENIED = "permission_denied"
+    RESOURCE_EXHAUSTED = "resource_exhausted"
+    FAILED_PRECONDITION = "failed_precondition"
+    NOT_FOUND = "not_found"
+    ALREADY_EXISTS = "already_exists"
+    UNAVAILABLE = "unavailable"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    INTERNAL = "internal"
+    UNIMPLEMENTED = "unimplemented"
+
+
+class TiffinError(Exception):
+    """The root: a message for people, a slug for programs, and whether trying again can help.
+
+    `retry_after` is in seconds. `param` names the request field at fault, in the dialect's own path.
+    """
+
+    slug: ClassVar[str] = "internal_error"
+    code: ClassVar[Code] = Code.INTERNAL
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, param: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+        self.param = param
+
+
+class InvalidRequest(TiffinError):
+    """The request can't be right for any model; sending it again can't help."""
+
+    slug = "invalid_request"
+    code = Code.INVALID_ARGUMENT
+
+
+class MalformedBody(InvalidRequest):
+    """The body is not the format that its endpoint reads (not JSON, not UTF-8, duplicate keys)."""
+
+    slug = "malformed_body"
+
+
+class SchemaViolation(InvalidRequest):
+    """A field has a wrong type or value, or a grammar or schema can't be enforced."""
+
+    slug = "invalid_value"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """Prompt and answer don't fit the context that one slot of the model has."""
+
+    slug = "context_length_exceeded"
+
+
+class UnsupportedParameter(InvalidRequest):
+    """A known parameter that this model or endpoint can't honour."""
+
+    slug = "unsupported_parameter"
+
+
+class UnknownParameter(InvalidRequest):
+    """A field that the endpoint doesn't have."""
+
+    slug = "unknown_parameter"
+
+
+class PayloadTooLarge(InvalidRequest):
+    """The body, or the head, is larger than the server's limit."""
+
+    slug = "payload_too_large"
+
+
+class RequestTimeout(InvalidRequest):
+    """The client took too long to send its head or body."""
+
+    slug = "request_timeout"
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The endpoint exists, but not with this method."""
+
+    slug = "method_not_allowed"
+
+
+class Unauthenticated(TiffinError):
+    """No key, or a key that nobody has."""
+
+    slug = "invalid_api_key"
+    code = Code.UNAUTHENTICATED
+
+
+class PermissionDenied(TiffinError):
+    """The key is known and may not do this."""
+
+    slug = "permission_denied"
+    code = Code.PERMISSION_DENIED
+
+
+class Rejected(TiffinError):
+    """Refused for now by a limit; the same request may pass after `retry_after` seconds."""
+
+    slug = "rejected"
+    code = Code.RESOURCE_EXHAUSTED
+    retryable = True
+
+
+class RateLimited(Rejected):
+    """Too many requests in the period."""
+
+    slug = "rate_limit_exceeded"
+
+
+class ConcurrencyExceeded(Rejected):
+    """Too many requests at once for this key or tenant."""
+
+    slug = "concurrency_limit_exceeded"
+
+
+class QuotaExceeded(TiffinError):
+    """A budget is spent; waiting a little doesn't help."""
+
+    slug = "insufficient_quota"
+    code = Code.RESOURCE_EXHAUSTED
+
+
+class Overloaded(Rejected):
+    """The server or the model's queue is full."""
+
+    slug = "overloaded"
+    code = Code.UNAVAILABLE
+
+
+class Blocked(TiffinError):
+    """A guard refused the input or the output."""
+
+    slug = "content_blocked"
+    code = Code.FAILED_PRECONDITION
+
+
+class NotFound(TiffinError):
+    """There is no such thing, or not for this tenant."""
+
+    slug = "not_found"
+    code = Code.NOT_FOUND
+
+
+class ModelNotFound(NotFound):
+    """No model or route has this name, or this key may not see it."""
+
+    slug = "model_not_found"
+
+
+class EndpointNotFound(NotFound):
+    """No endpoint has this path."""
+
+    slug = "endpoint_not_found"
+
+
+class Conflict(TiffinError):
+    """The state of the thing forbids this now."""
+
+    slug = "conflict"
+    code = Code.ALREADY_EXISTS
+
+
+class Unavailable(TiffinError):
+    """Nothing can serve this now; another try later may succeed."""
+
+    slug = "unavailable"
+    code = Code.UNAVAILABLE
+    retryable = True
+
+
+class NoHealthyReplica(Unavailable):
+    """No replica of the model is ready."""
+
+    slug = "no_healthy_replica"
+
+
+class Loading(Unavailable):
+    """The model is being fetched, loaded or warmed up."""
+
+    slug = "model_loading"
+
+
+class Draining(Unavailable):
+    """The server is stopping and takes no new work."""
+
+    slug = "draining"
+
+
+class JournalUnavailable(Unavailable):
+    """The account journal can't be written, so paid work is refused."""
+
+    slug = "journal_unavailable"
+
+
+class UpstreamUnavailable(Unavailable):
+    """A replica or upstream couldn't be reached, or broke before it answered."""
+
+    slug = "upstream_unavailable"
+
+
+class DeadlineExceeded(TiffinError):
+    """The request's deadline passed."""
+
+    slug = "deadline_exceeded"
+    code = Code.DEADLINE_EXCEEDED
+
+
+class RunFailed(TiffinError):
+    """The model failed while it ran."""
+
+    slug = "run_failed"
+
+
+class LoadFailed(RunFailed):
+    """A model couldn't be loaded or failed its warm-up."""
+
+    slug = "load_failed"
+
+
+class UpstreamFailed(RunFailed):
+    """An upstream answered with an error or with nonsense."""
+
+    slug = "upstream_failed"
+    retryable = True
+
+
+class UpstreamRefused(RunFailed):
+    """An upstream refused the request in a way that trying again can't change."""
+
+    slug = "upstream_refused"
+
+
+class ArtifactError(TiffinError):
+    """A model's file can't be had or can't be trusted."""
+
+    slug = "artifact_error"
+    code = Code.FAILED_PRECONDITION
+
+
+class DigestMismatch(ArtifactError):
+    """The bytes are not the bytes that were declared."""
+
+    slug = "digest_mismatch"
+
+
+class ArtifactUnavailable(ArtifactError):
+    """None of the declared sources gave the file."""
+
+    slug = "artifact_unavailable"
+
+
+class ConfigInvalid(TiffinError):
+    """The configuration can't be used: `where` is the path in its tree, the message says the mend."""
+
+    slug = "config_invalid"
+    code = Code.INVALID_ARGUMENT
+
+    def __init__(self, message: str, *, where: str = "") -> None:
+        super().__init__(f"{where}: {message}" if where else message)
+        self.where = where
+
+
+def every_error() -> list[type[TiffinError]]:
+    """All error classes, root first, in the order of the tree above."""
+    found: list[type[TiffinError]] = []
+
+    def visit(cls: type[TiffinError]) -> None:
+        found.append(cls)
+        for child in cls.__subclasses__():
+            visit(child)
+
+    visit(TiffinError)
+    return found

@@ -1,0 +1,48 @@
+"""Where an attempt goes: a replica or an upstream, as one HTTP exchange.
+
+Contract:
+- Entering `start` sends the call and waits for the reply's head; it raises `UpstreamUnavailable`
+  (nothing of a reply came) or `DeadlineExceeded`.
+- `Reply.read` returns the next bytes as they come, `b""` at the reply's true end, and raises
+  `UpstreamFailed` when the reply breaks off before it.
+- Leaving the context early closes the connection, which is how work is cancelled at the model.
+"""
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(slots=True)
+class Call:
+    """One attempt's request: `deadline` is a moment of the monotonic clock, in seconds."""
+
+    path: bytes
+    body: bytes
+    headers: bytes
+    deadline: float
+
+
+class Reply(Protocol):
+    """A reply whose head has come: `streaming` is true for server-sent events."""
+
+    status: int
+    content_type: bytes
+    streaming: bool
+    retry_after: float | None
+
+    async def read(self) -> bytes:
+        """The next bytes of the body; empty at the end."""
+        ...
+
+    async def read_all(self, limit: int) -> bytes:
+        """The whole body; raises `UpstreamFailed` over `limit` bytes."""
+        ...
+
+
+class Backend(Protocol):
+    """Something that answers calls."""
+
+    def start(self, call: Call) -> AbstractAsyncContextManager[Reply]:
+        """Send the call on entering; stop it on leaving."""
+        ...

@@ -1,0 +1,69 @@
+"""The account of a request as versioned values: they feed journal, metrics, log and trace alike."""
+
+from enum import Enum
+
+import msgspec
+
+from tiffin.types.usage import Usage
+
+EVENT_VERSION = 1
+
+
+class Outcome(Enum):
+    """How an account ends; there is no other way."""
+
+    OK = "ok"
+    PARTIAL = "partial"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    REFUSED = "refused"
+    LOST = "lost"
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
+    """Written before any work. `at_ns` is UTC."""
+
+    v: int = EVENT_VERSION
+    id: str
+    at_ns: int
+    tenant: str
+    key: str
+    endpoint: str
+    trace_id: str = ""
+    client_id: str = ""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag="attempt"):
+    """One try at one target. `error` is a slug, empty where it went well."""
+
+    n: int
+    target: str
+    started_ns: int
+    ended_ns: int
+    status: int = 0
+    error: str = ""
+
+
+class Closed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
+    """Written once, after the last byte was handed to the socket. Times are nanoseconds.
+
+    `ttft_ns` is from opening to the first byte of content handed over, 0 where none was.
+    """
+
+    v: int = EVENT_VERSION
+    id: str
+    at_ns: int
+    outcome: Outcome
+    status: int
+    error: str = ""
+    model: str = ""
+    revision: str = ""
+    snapshot: int = 0
+    cache: str = ""
+    duration_ns: int = 0
+    ttft_ns: int = 0
+    usage: Usage = Usage()
+    attempts: list[Attempt] = []
+
+
+Event = Opened | Closed

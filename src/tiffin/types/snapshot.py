@@ -1,0 +1,106 @@
+"""What the data plane needs to know, as one immutable, numbered value.
+
+Control publishes it; gateways and the supervisor read it and pin it. It holds no secret: keys are
+hashes, upstream credentials are references.
+"""
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one tenant or key may do; 0 means no limit of that kind.
+
+    `burst` is how many requests may come at once before the rate bites (0: one second's worth,
+    at least 1).
+    """
+
+    requests_per_minute: int = 0
+    burst: int = 0
+    concurrency: int = 0
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a key belongs to. `models` empty means every model; `admin` opens `/admin`."""
+
+    tenant: str
+    key: str
+    admin: bool = False
+    models: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """One revision to be kept running as a replica process on this machine.
+
+    `socket` is the path of its unix socket; `spec` is the model's config section, resolved;
+    `artifact` is the verified file's path, empty where the runtime needs none.
+    """
+
+    model: str
+    revision: str
+    socket: str
+    spec: msgspec.Raw
+    artifact: str = ""
+    artifact_sha256: str = ""
+    threads: int = 1
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One model that a plan can try: a local replica (`socket`) or an upstream (`url`).
+
+    `state` is `ready-to-run`, `fetching` or `failed`; `reason` says why it isn't ready to run.
+    """
+
+    model: str
+    revision: str
+    kind: str
+    state: str = "ready-to-run"
+    reason: str = ""
+    socket: str = ""
+    url: str = ""
+    upstream_model: str = ""
+    key_env: str = ""
+    key_file: str = ""
+    max_concurrency: int = 64
+    queue: int = 256
+    connect_timeout_s: float = 5.0
+    first_byte_timeout_s: float = 60.0
+    between_bytes_timeout_s: float = 60.0
+    tools: bool = True
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a public name leads to: targets in order, inside one attempt budget.
+
+    `identity` changes whenever the plan's meaning does; it is part of every cache key.
+    """
+
+    name: str
+    identity: str
+    targets: tuple[Target, ...]
+    attempts: int = 3
+    timeout_s: float = 300.0
+    cache_ttl_s: float = 0.0
+    guard: str = ""
+    created: int = 0
+
+
+class GuardPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """A named guard: its kind, what it does on a finding, and what happens when it fails itself."""
+
+    kind: str
+    action: str = "block"
+    on_error: str = "refuse"
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything above, numbered. `keys` maps the hex sha256 of a key to its principal."""
+
+    number: int
+    config_hash: str
+    published_ns: int
+    keys: dict[str, Principal]
+    tenant_limits: dict[str, Limits]
+    plans: dict[str, Plan]
+    guards: dict[str, GuardPolicy] = {}
+    deployments: tuple[Deployment, ...] = ()
