@@ -1,10 +1,12 @@
 """Every error that Tiffin raises: one tree, one stable slug each, no transport in it.
 
 TiffinError
-  InvalidRequest       MalformedBody · SchemaViolation · ContextLengthExceeded · UnsupportedParameter
-                       UnknownParameter · PayloadTooLarge · RequestTimeout · MethodNotAllowed
+  InvalidRequest       MalformedBody · SchemaViolation · ContextLengthExceeded
+                       UnsupportedParameter · UnknownParameter · PayloadTooLarge
+                       RequestTimeout · MethodNotAllowed
   Unauthenticated      PermissionDenied
-  Rejected             RateLimited · ConcurrencyExceeded · QuotaExceeded · Overloaded     (retry_after)
+  Rejected             RateLimited · ConcurrencyExceeded · Overloaded         (retry_after)
+  QuotaExceeded        a budget is spent
   Blocked              a policy refused the input or the output
   NotFound             ModelNotFound · EndpointNotFound                          Conflict
   Unavailable          NoHealthyReplica · Loading · Draining · JournalUnavailable
@@ -40,7 +42,7 @@ class Code(Enum):
 class TiffinError(Exception):
     """The root: a message for people, a slug for programs, and whether trying again can help.
 
-    `retry_after` is in seconds. `param` names the request field at fault, in the dialect's own path.
+    `retry_after` is in seconds. `param` names the request field at fault, by the dialect's path.
     """
 
     slug: ClassVar[str] = "internal_error"
@@ -282,7 +284,7 @@ class ArtifactUnavailable(ArtifactError):
 
 
 class ConfigInvalid(TiffinError):
-    """The configuration can't be used: `where` is the path in its tree, the message says the mend."""
+    """The configuration can't be used: `where` is the path in it, the message says the mend."""
 
     slug = "config_invalid"
     code = Code.INVALID_ARGUMENT

@@ -1,7 +1,7 @@
 """One request of a client and the way to answer it, whatever the server underneath.
 
 Contract:
-- The task that handles the exchange is cancelled when the client goes away, and `gone` is then true.
+- The task that handles the exchange is cancelled when the client goes away; `gone` is then true.
 - Exactly one of `respond` or `begin … write* … finish` happens.
 - `write` never waits; `drain` waits until the client has taken enough (call it between writes).
 """

@@ -5,8 +5,9 @@ Contract:
 - `prepare` does everything that can refuse a request before it queues: template, tokens, context,
   parameters, schema. It raises an `InvalidRequest` that names the parameter.
 - `start` begins work on entering its context and **stops it on leaving**, however it is left:
-  finished, broken off, cancelled. It always yields deltas; the last one carries `finish` and `usage`.
-- A runtime never runs more `start`s at once than `capabilities.slots`; the replica's queue sees to it.
+  finished, broken off, cancelled. It always yields deltas; the last one carries `finish` and
+  `usage`.
+- No more `start`s run at once than `capabilities.slots`; the replica's queue sees to it.
 - `slot` numbers a lane of the engine's memory; `reuse_prefix` is false where the lane's last
   tenant was another one, and then nothing that the lane remembers may be used.
 """

@@ -1,4 +1,4 @@
-"""Identifiers: time-ordered 128-bit values with a prefix, so that they sort by birth and never clash."""
+"""Identifiers: time-ordered 128-bit values with a prefix: they sort by birth and never clash."""
 
 import os
 import time

@@ -1,0 +1,67 @@
+"""Where everything lies in one installation's data folder: the only place that knows its names."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """Paths below one data folder; making none of them."""
+
+    root: Path
+
+    @property
+    def key(self) -> Path:
+        """The starter's API key, mode 0600."""
+        return self.root / "key"
+
+    @property
+    def database(self) -> Path:
+        """Control's SQLite database."""
+        return self.root / "tiffin.db"
+
+    @property
+    def snapshot(self) -> Path:
+        """The published snapshot."""
+        return self.root / "snapshot.json"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        """Locked while a supervisor runs; holds its pid."""
+        return self.root / "supervisor.lock"
+
+    @property
+    def artifacts(self) -> Path:
+        """The content-addressed store."""
+        return self.root / "artifacts"
+
+    @property
+    def journal(self) -> Path:
+        """Account journals, one epoch a process life."""
+        return self.root / "journal"
+
+    @property
+    def logs(self) -> Path:
+        """Rotated JSON logs."""
+        return self.root / "logs"
+
+    @property
+    def metrics(self) -> Path:
+        """Cumulative counters, one file a process."""
+        return self.root / "metrics"
+
+    @property
+    def run(self) -> Path:
+        """Sockets and state of running processes."""
+        return self.root / "run"
+
+    def replica_socket(self, model: str, revision: str) -> Path:
+        """The unix socket of a replica; its sibling files share the stem."""
+        return self.run / f"{replica_name(model, revision)}.sock"
+
+
+def replica_name(model: str, revision: str) -> str:
+    """A short file-safe name of a replica: its model and the start of its revision's digest."""
+    digest = revision.removeprefix("sha256:")
+    return f"r-{re.sub(r'[^A-Za-z0-9_-]', '_', model)[:32]}-{digest[:8]}"
