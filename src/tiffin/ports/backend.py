@@ -15,12 +15,16 @@ from typing import Protocol
 
 @dataclass(slots=True)
 class Call:
-    """One attempt's request: `deadline` is a moment of the monotonic clock, in seconds."""
+    """One attempt's request: `deadline` is a moment of the event loop's clock, in seconds.
+
+    `headers` are whole lines, each ended by CRLF, that go beside the connection's own.
+    """
 
     path: bytes
     body: bytes
     headers: bytes
     deadline: float
+    method: bytes = b"POST"
 
 
 class Reply(Protocol):

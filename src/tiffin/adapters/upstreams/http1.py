@@ -1,0 +1,401 @@
+"""A lean HTTP/1.1 client: pooled connections, bytes relayed as they come, leaving cancels.
+
+It serves every hop that the gateway makes, to a replica's unix socket as to an upstream, and a
+replica's hop to its engine. Timers are one sweep a pool, not one timer a request.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from dataclasses import dataclass
+from types import TracebackType
+from typing import cast
+
+import httptools
+
+from tiffin.errors import DeadlineExceeded, TiffinError, UpstreamFailed, UpstreamUnavailable
+from tiffin.ports.backend import Call
+
+SWEEP_S = 0.1
+PAUSE_OVER_BYTES = 262_144
+MAX_HEAD_BYTES = 65_536
+# A kept-alive connection that the other side had already closed fails this soon after sending.
+STALE_WITHIN_S = 0.25
+
+
+@dataclass(slots=True, frozen=True)
+class Endpoint:
+    """Where to connect: a unix socket's `path`, or `host` and `port`, with TLS where `tls` is set.
+
+    `headers` are whole lines that every request carries; `authority` is the Host header.
+    """
+
+    authority: bytes
+    path: str = ""
+    host: str = ""
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+    headers: bytes = b""
+
+
+@dataclass(slots=True, frozen=True)
+class Timeouts:
+    """Seconds for each phase of an exchange; the call's own deadline holds beside them."""
+
+    connect_s: float = 5.0
+    first_byte_s: float = 300.0
+    between_bytes_s: float = 300.0
+
+
+class Http1Backend:
+    """A pool of connections to one endpoint; satisfies `ports.backend.Backend`."""
+
+    def __init__(
+        self, endpoint: Endpoint, timeouts: Timeouts | None = None, *, max_idle: int = 256
+    ) -> None:
+        self.endpoint = endpoint
+        self.timeouts = timeouts or Timeouts()
+        self.max_idle = max_idle
+        self.idle: deque[_Connection] = deque()
+        self.active: set[_Connection] = set()
+        self._loop = asyncio.get_running_loop()
+        self._heads: dict[tuple[bytes, bytes], bytes] = {}
+        self._closed = False
+        self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def start(self, call: Call) -> "_Exchange":
+        """Send `call` on entering the returned context; stop it on leaving."""
+        return _Exchange(self, call)
+
+    def close(self) -> None:
+        """Close every connection; running exchanges fail."""
+        self._closed = True
+        self._timer.cancel()
+        for connection in [*self.idle, *self.active]:
+            connection.abort()
+        self.idle.clear()
+
+    def request_bytes(self, call: Call) -> bytes:
+        """The whole request as it goes on the wire."""
+        head = self._heads.get((call.method, call.path))
+        if head is None:
+            head = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b" % (
+                call.method,
+                call.path,
+                self.endpoint.authority,
+                self.endpoint.headers,
+            )
+            if len(self._heads) < 64:
+                self._heads[call.method, call.path] = head
+        if call.method == b"GET":
+            return b"%b%b\r\n" % (head, call.headers)
+        return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+            head,
+            call.headers,
+            len(call.body),
+            call.body,
+        )
+
+    async def connect(self, deadline: float) -> "_Connection":
+        """A new connection, or `UpstreamUnavailable` or `DeadlineExceeded`."""
+        end = self.endpoint
+        limit = min(self._loop.time() + self.timeouts.connect_s, deadline)
+        try:
+            async with asyncio.timeout_at(limit):
+                if end.path:
+                    _, made = await self._loop.create_unix_connection(
+                        lambda: _Connection(self), end.path
+                    )
+                else:
+                    _, made = await self._loop.create_connection(
+                        lambda: _Connection(self), end.host, end.port, ssl=end.tls
+                    )
+        except TimeoutError as error:
+            if limit == deadline:
+                raise DeadlineExceeded("the deadline passed while connecting") from error
+            message = f"no connection within {self.timeouts.connect_s:g} s"
+            raise UpstreamUnavailable(message) from error
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise UpstreamUnavailable(f"can't connect: {reason}") from error
+        return made
+
+    def release(self, connection: "_Connection") -> None:
+        """Keep a connection whose exchange ended cleanly."""
+        if self._closed or len(self.idle) >= self.max_idle:
+            connection.abort()
+        else:
+            self.idle.append(connection)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        for connection in [c for c in self.active if now > c.expires]:
+            connection.expire(now)
+        self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+
+
+class _Exchange:
+    """One call and its reply, as a context."""
+
+    __slots__ = ("_call", "_connection", "_pool")
+
+    def __init__(self, pool: Http1Backend, call: Call) -> None:
+        self._pool = pool
+        self._call = call
+        self._connection: _Connection | None = None
+
+    async def __aenter__(self) -> "_Connection":
+        pool, call = self._pool, self._call
+        data = pool.request_bytes(call)
+        while pool.idle:
+            connection = pool.idle.pop()
+            if connection.transport.is_closing():
+                continue
+            self._connection = connection
+            sent = pool._loop.time()
+            try:
+                return await connection.exchange(data, call.deadline)
+            except UpstreamUnavailable:
+                self._leave()
+                if connection.heard or pool._loop.time() - sent > STALE_WITHIN_S:
+                    raise
+            except BaseException:
+                self._leave()
+                raise
+        connection = self._connection = await pool.connect(call.deadline)
+        try:
+            return await connection.exchange(data, call.deadline)
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.leave()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection and, while one runs, its reply; satisfies `ports.backend.Reply`."""
+
+    __slots__ = (
+        "_complete",
+        "_deadline",
+        "_error",
+        "_head_bytes",
+        "_head_done",
+        "_keep",
+        "_length_known",
+        "_loop",
+        "_parser",
+        "_paused",
+        "_pieces",
+        "_pool",
+        "_size",
+        "_waiter",
+        "content_type",
+        "expires",
+        "heard",
+        "retry_after",
+        "status",
+        "streaming",
+        "transport",
+    )
+
+    def __init__(self, pool: Http1Backend) -> None:
+        self._pool = pool
+        self._loop = pool._loop
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[None] | None = None
+        self._pieces: list[bytes] = []
+        self._paused = False
+        self._reset(0.0)
+
+    def _reset(self, deadline: float) -> None:
+        self.status = 0
+        self.content_type = b""
+        self.streaming = False
+        self.retry_after: float | None = None
+        self.heard = False
+        self._deadline = deadline
+        self._head_done = False
+        self._head_bytes = 0
+        self._length_known = False
+        self._complete = False
+        self._keep = False
+        self._error: TiffinError | None = None
+        self._size = 0
+        self.expires = deadline
+
+    # What the exchange uses.
+
+    async def exchange(self, data: bytes, deadline: float) -> "_Connection":
+        """Send a request and wait for the reply's head."""
+        self._reset(deadline)
+        self.expires = min(deadline, self._loop.time() + self._pool.timeouts.first_byte_s)
+        self._pool.active.add(self)
+        self.transport.write(data)
+        while not self._head_done:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        return self
+
+    async def read(self) -> bytes:
+        """The next bytes of the body, `b""` at its true end."""
+        while not self._pieces:
+            if self._error is not None:
+                raise self._error
+            if self._complete:
+                return b""
+            await self._wait()
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._size = 0
+        if self._paused:
+            self._paused = False
+            self.transport.resume_reading()
+        return data
+
+    async def read_all(self, limit: int) -> bytes:
+        """The whole body; `UpstreamFailed` over `limit` bytes."""
+        data = await self.read()
+        if self._complete and not self._pieces and len(data) <= limit:
+            return data
+        parts, size = [data], len(data)
+        while data:
+            if size > limit:
+                raise UpstreamFailed(f"the answer is larger than {limit} bytes")
+            data = await self.read()
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts)
+
+    def leave(self) -> None:
+        """Keep the connection if its exchange ended cleanly, else close it."""
+        self._pool.active.discard(self)
+        if self._complete and self._keep and self._error is None:
+            self._pieces.clear()
+            self._pool.release(self)
+        else:
+            self.transport.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.transport.abort()
+
+    def expire(self, now: float) -> None:
+        """A timer ran out: the deadline's, or this phase's."""
+        limits = self._pool.timeouts
+        if now > self._deadline:
+            self._fail(DeadlineExceeded("the deadline passed while waiting for the model"))
+        elif not self._head_done:
+            self._fail(UpstreamUnavailable(f"no answer within {limits.first_byte_s:g} s"))
+        else:
+            self._fail(UpstreamFailed(f"nothing came for {limits.between_bytes_s:g} s"))
+
+    async def _wait(self) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _fail(self, error: TiffinError) -> None:
+        if self._error is None and not self._complete:
+            self._error = error
+            self._wake()
+        self.transport.abort()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self not in self._pool.active or self._complete:
+            self.transport.abort()  # bytes that nobody asked for
+            return
+        self.heard = True
+        if not self._head_done:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._fail(UpstreamFailed("the answer isn't HTTP"))
+            return
+        if not self._head_done and self._head_bytes > MAX_HEAD_BYTES:
+            self._fail(UpstreamFailed("the answer's head is too large"))
+            return
+        if not self._complete:
+            limit = self._pool.timeouts.between_bytes_s
+            self.expires = min(self._deadline, self._loop.time() + limit)
+            if self._size > PAUSE_OVER_BYTES and not self._paused:
+                self._paused = True
+                self.transport.pause_reading()
+        if self._head_done:
+            self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self in self._pool.active:
+            if self._head_done and not self._length_known and error is None:
+                self._complete = True  # a body that ends with its connection
+            elif not self._complete and self._error is None:
+                if self._head_done:
+                    self._error = UpstreamFailed("the answer broke off")
+                else:
+                    self._error = UpstreamUnavailable("the connection broke before an answer")
+            self._wake()
+        else:
+            try:
+                self._pool.idle.remove(self)
+            except ValueError:
+                pass
+
+    # What the parser calls.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head_done:
+            return  # trailers
+        size = len(name)
+        if size == 12 and name.lower() == b"content-type":
+            self.content_type = value
+        elif (size == 14 and name.lower() == b"content-length") or (
+            size == 17 and name.lower() == b"transfer-encoding"
+        ):
+            self._length_known = True
+        elif size == 11 and name.lower() == b"retry-after":
+            try:
+                self.retry_after = max(0.0, float(value))
+            except ValueError:
+                self.retry_after = None
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self.status = status
+            self.streaming = self.content_type.startswith(b"text/event-stream")
+            self._head_done = True
+
+    def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+
+    def on_message_complete(self) -> None:
+        if self._head_done:
+            self._complete = True
+            self._keep = bool(self._parser.should_keep_alive())
