@@ -1,0 +1,63 @@
+"""How a process of Tiffin is started and what it does first: one value in, one call before work."""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from tiffin.config.schema import Server, Telemetry
+from tiffin.types.snapshot import Deployment
+
+EXIT_PERMANENT = 3
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a child needs to start, in one argument; it holds no secret.
+
+    `name` is the stem of the child's files in the run folder; `data` is absolute; `listen_fd` is
+    the gateway's inherited listening socket; `deployment` is what a replica runs.
+    """
+
+    role: str
+    name: str
+    data: str
+    parent_pid: int
+    epoch: str
+    server: Server
+    telemetry: Telemetry
+    config_path: str = ""
+    listen_fd: int = -1
+    deployment: Deployment | None = None
+
+
+def command(boot: Boot) -> list[str]:
+    """The argument vector that starts this child with this very interpreter."""
+    return [sys.executable, "-m", f"tiffin.app.{boot.role}", msgspec.json.encode(boot).decode()]
+
+
+def read_boot(argv: Sequence[str]) -> Boot:
+    """The child's side of `command`; raises `msgspec.ValidationError` when it isn't one."""
+    if len(argv) != 2:
+        raise msgspec.ValidationError("a child takes one argument: its boot value as JSON")
+    return msgspec.json.decode(argv[1], type=Boot)
+
+
+def enter(boot: Boot) -> None:
+    """Tie this process's life to its parent's, keep its files private, log JSON to stderr.
+
+    Call it first, from the main thread; exits at once when the parent has already died.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != boot.parent_pid:
+        sys.exit(f"{boot.name}: its supervisor (pid {boot.parent_pid}) is gone")
+    os.umask(0o077)
+    from tiffin.telemetry.log import set_up, to_stderr
+
+    set_up(process=boot.name, level=boot.telemetry.log_level, write=to_stderr())
