@@ -5,6 +5,7 @@ replica's hop to its engine. Timers are one sweep a pool, not one timer a reques
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections import deque
 from dataclasses import dataclass
@@ -361,10 +362,8 @@ class _Connection(asyncio.Protocol):
                     self._error = UpstreamUnavailable("the connection broke before an answer")
             self._wake()
         else:
-            try:
+            with contextlib.suppress(ValueError):
                 self._pool.idle.remove(self)
-            except ValueError:
-                pass
 
     # What the parser calls.
 

@@ -1,0 +1,186 @@
+"""One request on a connection and its answer; satisfies `ports.exchange.Exchange`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from tiffin.errors import PayloadTooLarge, TiffinError
+from tiffin.ports.exchange import Exchange, Headers
+
+if TYPE_CHECKING:
+    from tiffin.api.http import HttpProtocol
+
+STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
+    for status in HTTPStatus
+}
+
+
+class WireExchange:
+    """A request whose head has come. The body may still be coming when its handler starts."""
+
+    __slots__ = (
+        "_body_done",
+        "_connection",
+        "_error",
+        "_parts",
+        "_size",
+        "_waiter",
+        "begun",
+        "complete",
+        "gone",
+        "headers",
+        "keep_alive",
+        "method",
+        "path",
+        "query",
+        "task",
+    )
+
+    def __init__(
+        self,
+        connection: "HttpProtocol",
+        method: bytes,
+        url: bytes,
+        headers: Headers,
+        keep_alive: bool,
+    ) -> None:
+        self._connection = connection
+        self.method = method
+        self.path, _, self.query = url.partition(b"?")
+        self.headers = headers
+        self.keep_alive = keep_alive
+        self.gone = False
+        self.begun = False
+        self.complete = False
+        self.task: asyncio.Task[None] | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._body_done = False
+        self._error: TiffinError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def run(self, handler: Callable[[Exchange], Awaitable[None]]) -> None:
+        """Run the handler; an exchange that it leaves unanswered is cut, never left hanging."""
+        try:
+            await handler(self)
+        finally:
+            if not self.complete:
+                self.abort()
+
+    # What the handler uses.
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of this lower-case name."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body; raises `PayloadTooLarge` before reading what is over `limit` bytes."""
+        if not self._body_done:
+            length = self.header(b"content-length")
+            if length is not None and length.isdigit() and int(length) > limit:
+                raise too_large(limit)
+            if self.header(b"expect") == b"100-continue" and not self._parts:
+                self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while not self._body_done and self._error is None and self._size <= limit:
+            waiter = self._waiter = self._connection.loop.create_future()
+            try:
+                await waiter
+            finally:
+                self._waiter = None
+        if self._error is not None:
+            raise self._error
+        if self._size > limit:
+            raise too_large(limit)
+        parts = self._parts
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Answer whole."""
+        head = self._head(status, headers)
+        self._connection.transport.write(
+            b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+        )
+        self._end()
+
+    def begin(self, status: int, headers: Headers) -> None:
+        """Begin an answer whose length isn't known."""
+        head = self._head(status, headers)
+        self._connection.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
+
+    def write(self, data: bytes) -> None:
+        """Send a part of a begun answer."""
+        if data:
+            self._connection.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def drain(self) -> None:
+        """Wait until the client has room for more."""
+        if self._connection.flow.write_paused:
+            await self._connection.flow.drain()
+
+    def finish(self) -> None:
+        """End a begun answer."""
+        self._connection.transport.write(b"0\r\n\r\n")
+        self._end()
+
+    def abort(self) -> None:
+        """Cut the connection, after what was written is sent."""
+        self.complete = True
+        self.keep_alive = False
+        self._connection.transport.close()
+
+    # What the connection calls.
+
+    def body_came(self, data: bytes) -> None:
+        """A part of the body; what is over the server's limit isn't kept."""
+        self._size += len(data)
+        limit = self._connection.edge.max_body_bytes
+        if self._size <= limit:
+            self._parts.append(data)
+        elif self._error is None:
+            self._parts.clear()
+            self._connection.flow.pause_reading()
+            self.body_failed(too_large(limit))
+
+    def body_ended(self) -> None:
+        """The body is whole."""
+        self._body_done = True
+        self._wake()
+
+    def body_failed(self, error: TiffinError) -> None:
+        """The body can't be had."""
+        if self._error is None:
+            self._error = error
+            self._wake()
+
+    def client_left(self) -> None:
+        """The connection is gone: the handler is cancelled, which stops the work behind it."""
+        self.gone = True
+        if self.task is not None and not self.complete:
+            self.task.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _head(self, status: int, headers: Headers) -> bytes:
+        self.begun = True
+        line = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+        lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
+        if self.keep_alive and (self._body_done or self._connection.incoming is not self):
+            return line + lines
+        self.keep_alive = False
+        return b"%b%bconnection: close\r\n" % (line, lines)
+
+    def _end(self) -> None:
+        self.complete = True
+        self._connection.answered(self)
+
+
+def too_large(limit: int) -> PayloadTooLarge:
+    """The refusal of a body over `limit` bytes."""
+    return PayloadTooLarge(f"the body is over the limit of {limit} bytes; send less at once")
