@@ -56,7 +56,7 @@ class Edge:
     stall_timeout_s: float = 60.0
 
 
-class HttpProtocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the names
     """One client connection. `edge` is bound by `protocol_for`."""
 
     edge: Edge
@@ -71,7 +71,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.waiting: deque[WireExchange] = deque()
         self.exchange: WireExchange | None = None  # being answered
-        self.incoming: WireExchange | None = None  # whose body is still coming
+        self.receiving: WireExchange | None = None  # whose body is still coming
         self.head_bytes = 0
         self.in_head = True
         self.expires = 0.0
@@ -95,7 +95,7 @@ class HttpProtocol(HttpToolsProtocol):
             if exchange is not None:
                 exchange.client_left()
         self.waiting.clear()
-        self.exchange = self.incoming = None
+        self.exchange = self.receiving = None
         if self.flow is not None:
             self.flow.resume_writing()
 
@@ -172,7 +172,7 @@ class HttpProtocol(HttpToolsProtocol):
         exchange = WireExchange(
             self, parser.get_method(), self.url, self.headers, bool(parser.should_keep_alive())
         )
-        self.incoming = exchange
+        self.receiving = exchange
         self.expires = self.loop.time() + self.edge.body_timeout_s
         if self.exchange is None:
             self.begin(exchange)
@@ -183,15 +183,15 @@ class HttpProtocol(HttpToolsProtocol):
             self.refuse(InvalidRequest(f"more than {PIPELINE_LIMIT} pipelined requests"))
 
     def on_body(self, body: bytes) -> None:
-        if self.incoming is not None:
-            self.incoming.body_came(body)
+        if self.receiving is not None:
+            self.receiving.incoming.came(body)
 
     def on_message_complete(self) -> None:
-        exchange, self.incoming = self.incoming, None
+        exchange, self.receiving = self.receiving, None
         self.expires = 0.0
         self.in_head = True
         if exchange is not None:
-            exchange.body_ended()
+            exchange.incoming.end()
 
     # What an exchange needs.
 
@@ -207,7 +207,7 @@ class HttpProtocol(HttpToolsProtocol):
         transport = self.transport
         if transport.is_closing():
             return
-        if self.incoming is exchange or self.refusing:
+        if self.receiving is exchange or self.refusing:
             self.linger()  # answered before all that was sent had been read
         elif not exchange.keep_alive:
             transport.close()
@@ -239,14 +239,14 @@ class HttpProtocol(HttpToolsProtocol):
             self.linger()
         else:  # an answer is under way: nothing may be put into the middle of it
             self.exchange.keep_alive = False
-            if self.incoming is self.exchange:
-                self.exchange.body_failed(error)
+            if self.receiving is self.exchange:
+                self.exchange.incoming.fail(error)
             self.refusing = True
 
     def linger(self) -> None:
         """Stop sending and throw away a little of what still comes, so that the answer is read."""
         self.refusing = True
-        self.incoming = None
+        self.receiving = None
         self.flow.resume_reading()
         self.expires = self.loop.time() + DISCARD_S
         if self.transport.can_write_eof():
@@ -262,8 +262,8 @@ class HttpProtocol(HttpToolsProtocol):
             return
         elif self.refusing:
             self.transport.abort()
-        elif self.incoming is not None:
-            self.incoming.body_failed(
+        elif self.receiving is not None:
+            self.receiving.incoming.fail(
                 RequestTimeout(f"the body didn't come within {self.edge.body_timeout_s:g} s")
             )
         elif self.exchange is None and self.head_bytes:

@@ -17,20 +17,71 @@ STATUS_LINES = {
 }
 
 
+class IncomingBody:
+    """A request's body while it comes; never keeps more than the server's limit."""
+
+    __slots__ = ("_connection", "_error", "_parts", "_waiter", "ended", "size")
+
+    def __init__(self, connection: "HttpProtocol") -> None:
+        self._connection = connection
+        self._parts: list[bytes] = []
+        self._error: TiffinError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self.size = 0
+        self.ended = False
+
+    async def read(self, limit: int) -> bytes:
+        """All of it, once it is there."""
+        while not self.ended and self._error is None and self.size <= limit:
+            waiter = self._waiter = self._connection.loop.create_future()
+            try:
+                await waiter
+            finally:
+                self._waiter = None
+        if self._error is not None:
+            raise self._error
+        if self.size > limit:
+            raise too_large(limit)
+        parts = self._parts
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def came(self, data: bytes) -> None:
+        """A part came."""
+        self.size += len(data)
+        limit = self._connection.edge.max_body_bytes
+        if self.size <= limit:
+            self._parts.append(data)
+        elif self._error is None:
+            self._parts.clear()
+            self._connection.flow.pause_reading()
+            self.fail(too_large(limit))
+
+    def end(self) -> None:
+        """It is whole."""
+        self.ended = True
+        self._wake()
+
+    def fail(self, error: TiffinError) -> None:
+        """It can't be had."""
+        if self._error is None:
+            self._error = error
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 class WireExchange:
     """A request whose head has come. The body may still be coming when its handler starts."""
 
     __slots__ = (
-        "_body_done",
         "_connection",
-        "_error",
-        "_parts",
-        "_size",
-        "_waiter",
         "begun",
         "complete",
         "gone",
         "headers",
+        "incoming",
         "keep_alive",
         "method",
         "path",
@@ -55,11 +106,7 @@ class WireExchange:
         self.begun = False
         self.complete = False
         self.task: asyncio.Task[None] | None = None
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._body_done = False
-        self._error: TiffinError | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self.incoming = IncomingBody(connection)
 
     async def run(self, handler: Callable[[Exchange], Awaitable[None]]) -> None:
         """Run the handler; an exchange that it leaves unanswered is cut, never left hanging."""
@@ -80,24 +127,14 @@ class WireExchange:
 
     async def body(self, limit: int) -> bytes:
         """The whole body; raises `PayloadTooLarge` before reading what is over `limit` bytes."""
-        if not self._body_done:
+        incoming = self.incoming
+        if not incoming.ended:
             length = self.header(b"content-length")
             if length is not None and length.isdigit() and int(length) > limit:
                 raise too_large(limit)
-            if self.header(b"expect") == b"100-continue" and not self._parts:
+            if self.header(b"expect") == b"100-continue" and not incoming.size:
                 self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        while not self._body_done and self._error is None and self._size <= limit:
-            waiter = self._waiter = self._connection.loop.create_future()
-            try:
-                await waiter
-            finally:
-                self._waiter = None
-        if self._error is not None:
-            raise self._error
-        if self._size > limit:
-            raise too_large(limit)
-        parts = self._parts
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return await incoming.read(limit)
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Answer whole."""
@@ -135,43 +172,17 @@ class WireExchange:
 
     # What the connection calls.
 
-    def body_came(self, data: bytes) -> None:
-        """A part of the body; what is over the server's limit isn't kept."""
-        self._size += len(data)
-        limit = self._connection.edge.max_body_bytes
-        if self._size <= limit:
-            self._parts.append(data)
-        elif self._error is None:
-            self._parts.clear()
-            self._connection.flow.pause_reading()
-            self.body_failed(too_large(limit))
-
-    def body_ended(self) -> None:
-        """The body is whole."""
-        self._body_done = True
-        self._wake()
-
-    def body_failed(self, error: TiffinError) -> None:
-        """The body can't be had."""
-        if self._error is None:
-            self._error = error
-            self._wake()
-
     def client_left(self) -> None:
         """The connection is gone: the handler is cancelled, which stops the work behind it."""
         self.gone = True
         if self.task is not None and not self.complete:
             self.task.cancel()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
     def _head(self, status: int, headers: Headers) -> bytes:
         self.begun = True
         line = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
-        if self.keep_alive and (self._body_done or self._connection.incoming is not self):
+        if self.keep_alive and (self.incoming.ended or self._connection.receiving is not self):
             return line + lines
         self.keep_alive = False
         return b"%b%bconnection: close\r\n" % (line, lines)

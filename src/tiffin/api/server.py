@@ -1,0 +1,64 @@
+"""Running an `Edge` on a socket: uvicorn's server, with our timers and the caller's signals."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Generator
+from typing import Any
+
+import uvicorn
+
+from tiffin.api.http import Edge, HttpProtocol, protocol_for
+
+SWEEP_TICKS = 2  # of uvicorn's 0.1 s
+
+
+class EdgeServer(uvicorn.Server):
+    """A server for one listening socket. `run` returns once `stop` was called and all is closed."""
+
+    def __init__(
+        self, edge: Edge, *, tls: ssl.SSLContext | None = None, close_within_s: float = 5.0
+    ) -> None:
+        config = uvicorn.Config(
+            no_application,
+            http=protocol_for(edge),
+            loop="none",
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            backlog=2048,
+            timeout_graceful_shutdown=int(close_within_s),
+        )
+        super().__init__(config)
+        config.load()
+        config.ssl = tls
+
+    async def run_on(self, sock: socket.socket) -> None:
+        """Serve until `stop`."""
+        await self.serve(sockets=[sock])
+
+    def stop(self) -> None:
+        """Stop taking connections, close the idle ones, and let `run_on` return."""
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals belong to the process's own composition root."""
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Apply every connection's timers."""
+        if counter % SWEEP_TICKS == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, HttpProtocol):
+                    connection.sweep(now)
+        return await super().on_tick(counter)
+
+
+async def no_application(scope: Any, receive: Any, send: Any) -> None:
+    """Nothing reaches ASGI: the protocol hands every request to the edge's handler."""
+    raise RuntimeError("the edge's protocol answers every request itself")

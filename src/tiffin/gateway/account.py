@@ -1,0 +1,219 @@
+"""One account a request: opened before any work, closed exactly once however the request ends."""
+
+import asyncio
+from types import TracebackType
+from typing import Protocol
+
+from tiffin.errors import (
+    Blocked,
+    Draining,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    QuotaExceeded,
+    Rejected,
+    TiffinError,
+)
+from tiffin.ports.clock import Clock
+from tiffin.ports.exchange import Exchange
+from tiffin.telemetry.events import Attempt, Closed, Opened, Outcome
+from tiffin.telemetry.metrics import Meter
+from tiffin.types.ids import new_id
+from tiffin.types.snapshot import Principal
+from tiffin.types.usage import Usage
+
+REFUSALS = (
+    InvalidRequest,
+    NotFound,
+    Rejected,
+    Blocked,
+    PermissionDenied,
+    QuotaExceeded,
+    Draining,
+)
+SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+NO_USAGE = Usage()
+
+
+class EventSink(Protocol):
+    """Where accounts are written; `open` may refuse, `close` never does."""
+
+    def open(self, event: Opened) -> None:
+        """Write the opening; raises `JournalUnavailable`."""
+        ...
+
+    def close(self, event: Closed) -> None:
+        """Write the closing, now or as soon as it can be written."""
+        ...
+
+
+class Accounts:
+    """Opens accounts and measures what they say."""
+
+    def __init__(self, sink: EventSink, meter: Meter, clock: Clock) -> None:
+        self.clock = clock
+        self.sink = sink
+        self.requests = meter.counter(
+            "tiffin_requests_total", "Requests with an account", ("model", "endpoint", "outcome")
+        )
+        self.duration = meter.histogram(
+            "tiffin_request_duration_seconds", "Opening to closing", ("model",), SECONDS
+        )
+        self.ttft = meter.histogram(
+            "tiffin_time_to_first_token_seconds",
+            "Opening to the first byte of content handed over",
+            ("model",),
+            SECONDS,
+        )
+        self.attempts = meter.counter(
+            "tiffin_attempts_total", "Tries at targets", ("target", "result")
+        )
+        self.cache = meter.counter("tiffin_cache_total", "Cache look-ups", ("model", "result"))
+
+    def open(
+        self, principal: Principal, endpoint: str, exchange: Exchange, snapshot: int
+    ) -> "Account":
+        """Write the opening and return the account to hold; raises `JournalUnavailable`."""
+        account = Account(self, endpoint, snapshot)
+        self.sink.open(
+            Opened(
+                id=account.id,
+                at_ns=account.opened_ns,
+                tenant=principal.tenant,
+                key=principal.key,
+                endpoint=endpoint,
+                trace_id=trace_id(exchange) or account.id[4:],
+                client_id=client_id(exchange),
+            )
+        )
+        return account
+
+
+class Account:
+    """What one request came to. Times are seconds of the monotonic clock where not `_ns`."""
+
+    __slots__ = (
+        "_accounts",
+        "attempts",
+        "cache",
+        "endpoint",
+        "error",
+        "first_at",
+        "id",
+        "model",
+        "opened",
+        "opened_ns",
+        "revision",
+        "snapshot",
+        "status",
+        "streamed",
+        "usage",
+    )
+
+    def __init__(self, accounts: Accounts, endpoint: str, snapshot: int) -> None:
+        self._accounts = accounts
+        self.id = new_id("req")
+        self.opened_ns = accounts.clock.now_ns()
+        self.opened = accounts.clock.monotonic()
+        self.endpoint = endpoint
+        self.snapshot = snapshot
+        self.model = ""
+        self.revision = ""
+        self.status = 0
+        self.error: TiffinError | str = ""
+        self.cache = ""
+        self.streamed = False
+        self.first_at = 0.0
+        self.usage = NO_USAGE
+        self.attempts: list[Attempt] = []
+
+    def content_sent(self) -> None:
+        """The first byte of content went to the client."""
+        if not self.first_at:
+            self.first_at = self._accounts.clock.monotonic()
+
+    def tried(self, target: str, started: float, status: int, error: str) -> None:
+        """One attempt ended; `error` is a slug, empty where it went well."""
+        clock = self._accounts.clock
+        now_ns, lasted_ns = clock.now_ns(), int((clock.monotonic() - started) * 1e9)
+        self.attempts.append(
+            Attempt(
+                n=len(self.attempts) + 1,
+                target=target,
+                started_ns=now_ns - lasted_ns,
+                ended_ns=now_ns,
+                status=status,
+                error=error,
+            )
+        )
+        self._accounts.attempts.add((target, error or "ok"))
+
+    def __enter__(self) -> "Account":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        accounts = self._accounts
+        now = accounts.clock.monotonic()
+        outcome, slug = self._outcome(error)
+        lasted = now - self.opened
+        accounts.sink.close(
+            Closed(
+                id=self.id,
+                at_ns=accounts.clock.now_ns(),
+                outcome=outcome,
+                status=self.status,
+                error=slug,
+                model=self.model,
+                revision=self.revision,
+                snapshot=self.snapshot,
+                cache=self.cache,
+                duration_ns=int(lasted * 1e9),
+                ttft_ns=int((self.first_at - self.opened) * 1e9) if self.first_at else 0,
+                usage=self.usage,
+                attempts=self.attempts,
+            )
+        )
+        accounts.requests.add((self.model, self.endpoint, outcome.value))
+        accounts.duration.observe((self.model,), lasted)
+        if self.first_at:
+            accounts.ttft.observe((self.model,), self.first_at - self.opened)
+
+    def _outcome(self, raised: BaseException | None) -> tuple[Outcome, str]:
+        """The way the request ended: by what was raised, else by what was noted as its error."""
+        if isinstance(raised, asyncio.CancelledError):
+            return Outcome.CANCELLED, "cancelled"
+        error = raised or self.error
+        if not error:
+            return Outcome.OK, ""
+        slug = error.slug if isinstance(error, TiffinError) else str(error)
+        if isinstance(error, BaseException) and not isinstance(error, TiffinError):
+            slug = TiffinError.slug
+        if self.streamed:
+            return Outcome.PARTIAL, slug
+        if isinstance(error, REFUSALS) or (isinstance(error, str) and self.status < 500):
+            return Outcome.REFUSED, slug
+        return Outcome.FAILED, slug
+
+
+def trace_id(exchange: Exchange) -> str:
+    """The trace id of a valid W3C `traceparent`, else empty."""
+    header = exchange.header(b"traceparent")
+    if header is None or len(header) < 55 or header[2:3] != b"-" or header[35:36] != b"-":
+        return ""
+    found = header[3:35].decode("latin-1")
+    if not found.strip("0") or not all(c in "0123456789abcdef" for c in found):
+        return ""
+    return found
+
+
+def client_id(exchange: Exchange) -> str:
+    """The client's own request id, clipped to what is safe to keep: it is never a key."""
+    header = exchange.header(b"x-request-id")
+    if header is None:
+        return ""
+    return "".join(c for c in header[:128].decode("latin-1") if c.isalnum() or c in "-_.")

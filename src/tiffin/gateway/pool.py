@@ -1,0 +1,169 @@
+"""The targets that can be called: one station each, with its room, its health and its backend."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from tiffin.errors import DeadlineExceeded, Loading, NoHealthyReplica, Overloaded, TiffinError
+from tiffin.ports.backend import Backend, Call
+from tiffin.types.snapshot import Snapshot, Target
+
+READY_PATH = b"/v2/health/ready"
+PROBE_EVERY_S = 0.2
+PROBE_TIMEOUT_S = 2.0
+
+
+class ClosableBackend(Backend, Protocol):
+    """A backend that a station owns."""
+
+    def close(self) -> None:
+        """Close every connection; what runs fails."""
+        ...
+
+
+class Station:
+    """One target: a bounded number of calls at once, a bounded queue before them."""
+
+    def __init__(self, target: Target, backend: ClosableBackend) -> None:
+        self.target = target
+        self.backend = backend
+        self.ready = target.kind == "remote"
+        self.loaded = False
+        self.running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def check(self) -> None:
+        """Raise what keeps this target from answering, if anything does."""
+        if not self.ready:
+            name = self.target.model
+            if self.loaded:
+                raise NoHealthyReplica(
+                    f"the replica of '{name}' is down and being replaced", retry_after=2.0
+                )
+            raise Loading(f"the model '{name}' is being loaded", retry_after=2.0)
+
+    def place(self, deadline: float) -> "_Place":
+        """A place to run one call, as a context; raises `Overloaded` or `DeadlineExceeded`."""
+        return _Place(self, deadline)
+
+    async def take(self, deadline: float) -> None:
+        """Take a place, waiting in order where all are taken."""
+        if self.running < self.target.max_concurrency and not self._waiting:
+            self.running += 1
+            return
+        if len(self._waiting) >= self.target.queue:
+            raise Overloaded(
+                f"'{self.target.model}' has {self.running} calls running and"
+                f" {len(self._waiting)} waiting, its limits",
+                retry_after=1.0,
+            )
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await waiter
+        except TimeoutError as error:
+            self._forget(waiter)
+            raise DeadlineExceeded("the deadline passed in the queue") from error
+        except asyncio.CancelledError:
+            self._forget(waiter)
+            raise
+
+    def give(self) -> None:
+        """Give a place back, to the one that waited longest."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)  # the place goes on to it: `running` stays
+                return
+        self.running -= 1
+
+    def _forget(self, waiter: asyncio.Future[None]) -> None:
+        if waiter.done() and not waiter.cancelled():
+            self.give()  # the place had just been handed over
+        elif waiter in self._waiting:
+            self._waiting.remove(waiter)
+
+
+class _Place:
+    __slots__ = ("_deadline", "_station")
+
+    def __init__(self, station: Station, deadline: float) -> None:
+        self._station = station
+        self._deadline = deadline
+
+    async def __aenter__(self) -> Station:
+        await self._station.take(self._deadline)
+        return self._station
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._station.give()
+
+
+class Pool:
+    """Stations by target; `adopt` follows the snapshot, `probe` follows the replicas' health."""
+
+    def __init__(self, connect: Callable[[Target], ClosableBackend]) -> None:
+        self._connect = connect
+        self._stations: dict[Target, Station] = {}
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Make stations for new targets and close those of targets that are gone.
+
+        A station that still runs calls is left to them and closed when a later snapshot comes.
+        """
+        wanted = {t for plan in snapshot.plans.values() for t in plan.targets}
+        for target in wanted:
+            if target not in self._stations and target.state == "ready-to-run":
+                self._stations[target] = Station(target, self._connect(target))
+        for target, station in list(self._stations.items()):
+            if target not in wanted and not station.running:
+                station.backend.close()
+                del self._stations[target]
+
+    def station(self, target: Target) -> Station:
+        """The station of a target; raises `Loading` or `NoHealthyReplica` where there is none."""
+        station = self._stations.get(target)
+        if station is None:
+            if target.state == "failed":
+                raise NoHealthyReplica(
+                    f"the model '{target.model}' can't run: {target.reason}", retry_after=30.0
+                )
+            reason = f" ({target.reason})" if target.reason else ""
+            raise Loading(f"the model '{target.model}' is being fetched{reason}", retry_after=5.0)
+        station.check()
+        return station
+
+    async def probe_for_ever(self) -> None:
+        """Ask every replica whether it is ready, again and again."""
+        while True:
+            replicas = [s for s in self._stations.values() if s.target.kind != "remote"]
+            async with asyncio.TaskGroup() as group:
+                for station in replicas:
+                    group.create_task(probe(station))
+            await asyncio.sleep(PROBE_EVERY_S)
+
+    def close(self) -> None:
+        """Close every station."""
+        for station in self._stations.values():
+            station.backend.close()
+
+
+async def probe(station: Station) -> None:
+    """One readiness question; anything but a 200 in time means not ready."""
+    deadline = asyncio.get_running_loop().time() + PROBE_TIMEOUT_S
+    call = Call(path=READY_PATH, body=b"", headers=b"", deadline=deadline, method=b"GET")
+    try:
+        async with station.backend.start(call) as reply:
+            await reply.read_all(65_536)
+            station.ready = reply.status == 200
+    except TiffinError:
+        station.ready = False
+    station.loaded = station.loaded or station.ready
