@@ -1,4 +1,7 @@
-"""The account of a request as versioned values: they feed journal, metrics, log and trace alike."""
+"""The account of a request as versioned values: they feed journal, metrics, log and trace alike.
+
+They hold no cycles, so the garbage collector needn't look at them (`gc=False`).
+"""
 
 from enum import Enum
 
@@ -20,7 +23,7 @@ class Outcome(Enum):
     LOST = "lost"
 
 
-class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
+class Opened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="opened"):
     """Written before any work. `at_ns` is UTC."""
 
     v: int = EVENT_VERSION
@@ -33,7 +36,9 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     client_id: str = ""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag="attempt"):
+class Attempt(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="attempt"
+):
     """One try at one target. `error` is a slug, empty where it went well."""
 
     n: int
@@ -44,7 +49,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag="attempt"):
     error: str = ""
 
 
-class Closed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
+class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="closed"):
     """Written once, after the last byte was handed to the socket. Times are nanoseconds.
 
     `ttft_ns` is from opening to the first byte of content handed over, 0 where none was.
