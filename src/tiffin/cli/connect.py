@@ -1,0 +1,156 @@
+"""HTTP for the terminal: one call or one stream, over TCP, TLS or a unix socket, stdlib only."""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+
+class Unreachable(Exception):
+    """Nobody answers at the address."""
+
+
+class Refused(Exception):
+    """The server answered with an error; the message is its own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens: a `url`, or a unix `socket`'s path; `key` goes along as a bearer."""
+
+    url: str = ""
+    socket: str = ""
+    key: str = ""
+
+    def call(self, method: str, path: str, body: Any = None, *, timeout_s: float = 10.0) -> Any:
+        """The decoded JSON of an answer; raises `Unreachable` or `Refused`."""
+        with _Exchange(self, timeout_s) as exchange:
+            return json.loads(exchange.send(method, path, body).read() or b"null")
+
+    def stream(self, path: str, body: Any, *, timeout_s: float = 300.0) -> "Events":
+        """The server-sent events that answer a POST; raises `Unreachable` or `Refused`."""
+        return Events(_Exchange(self, timeout_s), path, body)
+
+
+class Events:
+    """Decoded events of one stream, as they come; leaving closes the connection, which cancels."""
+
+    def __init__(self, exchange: "_Exchange", path: str, body: Any) -> None:
+        self._exchange = exchange
+        self._path = path
+        self._body = body
+
+    def __enter__(self) -> Iterator[Any]:
+        self._exchange.__enter__()
+        try:
+            return self._read(self._exchange.send("POST", self._path, self._body))
+        except BaseException:
+            self._exchange.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._exchange.close()
+
+    def _read(self, reply: http.client.HTTPResponse) -> Iterator[Any]:
+        try:
+            for line in reply:
+                if not line.startswith(b"data:"):
+                    continue
+                text = line[5:].strip()
+                if text == b"[DONE]":
+                    return
+                event = json.loads(text)
+                if isinstance(event, dict) and "error" in event:
+                    raise Refused(reply.status, _message(event, "the answer broke off"))
+                yield event
+        except (OSError, http.client.HTTPException) as cause:
+            raise Unreachable("the connection broke in the middle of the answer") from cause
+        raise Unreachable("the answer ended early: the server or the model stopped")
+
+
+class _Exchange:
+    """One connection for one request."""
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        self._address = address
+        self._connection = _connection(address, timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def send(self, method: str, path: str, body: Any) -> http.client.HTTPResponse:
+        headers = {"Authorization": f"Bearer {self._address.key}"} if self._address.key else {}
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        where = self._address.socket or self._address.url
+        try:
+            self._connection.request(method, _prefix(self._address) + path, data, headers)
+            reply = self._connection.getresponse()
+            if reply.status >= 400:
+                raise Refused(reply.status, _reason(reply))
+        except (OSError, http.client.HTTPException) as cause:
+            raise Unreachable(
+                f"nothing answers at {where} ({cause or type(cause).__name__})"
+            ) from cause
+        return reply
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _connection(address: Address, timeout_s: float) -> http.client.HTTPConnection:
+    if address.socket:
+        return _UnixConnection(address.socket, timeout_s)
+    parts = urlsplit(address.url)
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    return kind(parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s)
+
+
+def _prefix(address: Address) -> str:
+    """The path of the address itself; a trailing `/v1`, as OpenAI clients want it, is dropped."""
+    return urlsplit(address.url).path.rstrip("/").removesuffix("/v1")
+
+
+def _reason(reply: http.client.HTTPResponse) -> str:
+    text = reply.read(65_536)
+    try:
+        return _message(json.loads(text), f"HTTP {reply.status}")
+    except ValueError:
+        return f"HTTP {reply.status} {reply.reason}"
+
+
+def _message(body: Any, otherwise: str) -> str:
+    error = body.get("error") if isinstance(body, dict) else None
+    if isinstance(error, dict):
+        return str(error.get("message") or otherwise)
+    return str(error or otherwise)

@@ -1,0 +1,182 @@
+"""The pages of docs/reference, written from the code: `python -m tiffin.cli.reference FOLDER`."""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tiffin.cli import template
+from tiffin.config import schema
+from tiffin.errors import every_error
+from tiffin.telemetry import events
+from tiffin.types.snapshot import Limits
+from tiffin.types.usage import Usage
+
+WRITTEN = "<!-- Written from the code by `make docs`. Change the code, not this page. -->\n"
+
+# Each part of the configuration, where it stands, and the template's section that explains it.
+PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
+    (schema.Config, "", ""),
+    (schema.Server, "[server]", "server"),
+    (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
+    (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
+    (schema.Key, "[tenants.NAME.keys.KEY]", "tenants.starter.keys.main"),
+    (schema.LlamacppModel, '[models.NAME] with runtime = "llamacpp"', "models.chat-tiny"),
+    (schema.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
+    (schema.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
+    (schema.Route, "[routes.NAME]", "routes.best"),
+    (schema.Guard, "[guards.NAME]", "guards.personal"),
+    (schema.Telemetry, "[telemetry]", "telemetry"),
+)
+
+
+def config_page() -> str:
+    """Every setting with its type, default and meaning."""
+    meanings = {(item.section, item.name): item.meaning for item in template.settings()}
+    page = [
+        "# Configuration",
+        "",
+        WRITTEN,
+        "One file, `tiffin.toml`, in [TOML](https://toml.io). `tiffin init` writes it with every",
+        "setting explained; `tiffin check` says whether a file is right. Without a file, Tiffin",
+        "serves the two starter models.",
+        "",
+        "A variable such as `TIFFIN__SERVER__PORT` wins over the file: two underscores for each",
+        "dot. [config.schema.json](config.schema.json) is the same as a JSON Schema.",
+        "",
+    ]
+    for struct, heading, section in PARTS:
+        if heading:
+            page += [f"## `{heading}`", ""]
+        page += ["| setting | type | default | meaning |", "|---|---|---|---|"]
+        for row in msgspec.structs.fields(struct):
+            own = meanings.get((section, row.name)) or meanings.get(("models.chat-tiny", row.name))
+            if own is not None:
+                page.append(f"| `{row.name}` | {_type(row.type)} | {_default(row)} | {own} |")
+        page.append("")
+    return "\n".join(page)
+
+
+def config_schema() -> str:
+    """The configuration as a JSON Schema."""
+    described = msgspec.json.schema(schema.Config)
+    return json.dumps(described, indent=2, sort_keys=True) + "\n"
+
+
+def errors_page() -> str:
+    """Every error with its slug, its canonical code and whether another try can help."""
+    page = [
+        "# Errors",
+        "",
+        WRITTEN,
+        "A program reads the slug (`code` in OpenAI's error shape), which never changes; a person",
+        "reads the message, which may. An error marked *retry* may pass when it is tried again,",
+        "after `Retry-After` where that header is given.",
+        "",
+        "| slug | canonical code | retry | meaning |",
+        "|---|---|---|---|",
+    ]
+    for error in every_error():
+        retry = "yes" if error.retryable else ""
+        page.append(f"| `{error.slug}` | {error.code.value} | {retry} | {_sentence(error)} |")
+    return "\n".join([*page, ""])
+
+
+def events_page() -> str:
+    """Every event of an account, field by field."""
+    page = [
+        "# Events",
+        "",
+        WRITTEN,
+        "A process appends one line to its journal when it opens an account and one when it closes",
+        f"it. These are their fields, in version {events.EVENT_VERSION}.",
+        "",
+    ]
+    for struct in (events.Opened, events.Closed, events.Attempt, Usage):
+        page += [f"## {struct.__name__}", "", _sentence(struct), ""]
+        page += ["| field | type | default |", "|---|---|---|"]
+        for row in msgspec.structs.fields(struct):
+            page.append(f"| `{row.name}` | {_type(row.type)} | {_default(row)} |")
+        page.append("")
+    page += ["## Outcomes", "", _sentence(events.Outcome), ""]
+    page += [f"- `{outcome.value}`" for outcome in events.Outcome]
+    return "\n".join([*page, ""])
+
+
+def cli_page() -> str:
+    """Every command with its arguments, options and examples."""
+    import typer.main
+
+    from tiffin.cli.main import app
+
+    page = ["# Command line", "", WRITTEN]
+    for words, command in _commands("tiffin", typer.main.get_command(app)):
+        page += [f"## `{words}`", "", inspect.cleandoc(command.help or ""), ""]
+        rows = [_parameter(item) for item in command.params if item.name != "help"]
+        if rows:
+            page += ["| argument or option | default | meaning |", "|---|---|---|", *rows, ""]
+    return "\n".join(page)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": cli_page,
+    "config.md": config_page,
+    "config.schema.json": config_schema,
+    "errors.md": errors_page,
+    "events.md": events_page,
+}
+
+
+def write(folder: Path) -> None:
+    """Write every page into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+
+
+def _commands(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield words, command
+    for name, inner in sorted(getattr(command, "commands", {}).items()):
+        if not inner.hidden:
+            yield from _commands(f"{words} {name}", inner)
+
+
+def _parameter(item: Any) -> str:
+    names = item.name.upper() if item.param_type_name == "argument" else ", ".join(item.opts)
+    value = item.default
+    shown = "" if value is None or callable(value) or value in ("", False) else f"`{value}`"
+    return f"| `{names}` | {shown} | {getattr(item, 'help', '') or ''} |"
+
+
+def _sentence(thing: type) -> str:
+    return " ".join((inspect.getdoc(thing) or "").split())
+
+
+def _type(kind: Any) -> str:
+    names = {str: "text", int: "integer", float: "number", bool: "true or false"}
+    if kind in names:
+        return names[kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "one of " + ", ".join(f"`{member.value}`" for member in kind)
+    if isinstance(kind, type):
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    arguments = getattr(kind, "__args__", ())
+    return f"list of {_type(arguments[0])}" if arguments else str(kind)
+
+
+def _default(row: msgspec.structs.FieldInfo) -> str:
+    value = row.default
+    if value is msgspec.NODEFAULT and row.default_factory is not msgspec.NODEFAULT:
+        value = row.default_factory()
+    if value is msgspec.NODEFAULT:
+        return "required"
+    return "" if isinstance(value, msgspec.Struct) else f"`{json.dumps(value, default=str)}`"
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
