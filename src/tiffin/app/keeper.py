@@ -1,0 +1,222 @@
+"""Keeps one process running: starts it, watches it, replaces it when it ended or is stuck."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tiffin.app.boot import EXIT_PERMANENT
+from tiffin.app.log_file import Voice
+from tiffin.control.fleet.restart import Restarts
+from tiffin.control.fleet.status import ProcessStatus, State
+from tiffin.control.fleet.stuck import Patience, Vitals, Watch
+from tiffin.errors import Unavailable
+from tiffin.ports.launcher import Child, Launcher
+from tiffin.serving.progress import Phase, read_progress
+
+LOOK_S = 0.25
+LOOK_STARTING_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What is to be kept running. `command` is asked anew for every start.
+
+    `run` is the folder of its files, all called `name` and a suffix; `grace_s` is how long it may
+    take to end when asked.
+    """
+
+    name: str
+    role: str
+    run: Path
+    command: Callable[[], list[str]]
+    patience: Patience
+    grace_s: float
+    model: str = ""
+    pass_fds: tuple[int, ...] = ()
+
+
+class News(Enum):
+    """What a keeper tells about its process."""
+
+    STARTED = "started"
+    READY = "ready"
+    ENDED = "ended"
+
+
+Tell = Callable[[News, ProcessStatus, float], None]
+
+
+class Keeper:
+    """Keeps the process of one post running until it is told to stop."""
+
+    def __init__(self, post: Post, launcher: Launcher, voice: Voice, tell: Tell) -> None:
+        self.status = ProcessStatus(name=post.name, role=post.role, model=post.model)
+        self._post = post
+        self._launcher = launcher
+        self._voice = voice
+        self._tell = tell
+        self._restarts = Restarts()
+        self._child: Child | None = None
+        self._grace_s = post.grace_s
+        self._stopping = False
+        self._wake = asyncio.Event()
+        self._done = asyncio.Event()
+        self._ready_at: float | None = None
+        self._stuck = ""
+
+    async def keep(self) -> None:
+        """Run until `stop` or `kill`; cancelling it kills the process."""
+        try:
+            while not self._stopping:
+                await self._live()
+                await self._pause()
+        finally:
+            self.signal(signal.SIGKILL)
+            self._clear()
+            self._set(state=State.ENDED, pid=0)
+            self._done.set()
+
+    async def stop(self) -> None:
+        """Ask the process to end, wait until it has; none is started any more."""
+        self._stopping = True
+        self._wake.set()
+        if self._child is not None:
+            self._set(state=State.STOPPING)
+            await self._child.stop(self._grace_s)
+        await self._done.wait()
+
+    async def ended(self) -> None:
+        """Wait until `keep` is over."""
+        await self._done.wait()
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        self._stopping = True
+        self._grace_s = 0.0
+        self._wake.set()
+        self.signal(signal.SIGKILL)
+
+    def wake(self) -> None:
+        """Start now, if it waits for its next start."""
+        self._wake.set()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, if there is one."""
+        if self._child is not None:
+            self._child.signal(number)
+
+    async def _live(self) -> None:
+        """One life of the process, from start to end."""
+        self._clear()
+        self._wake.clear()
+        self._ready_at = None
+        self._stuck = ""
+        try:
+            self._child = self._launcher.start(
+                self._post.command(), self._voice, self._post.pass_fds
+            )
+        except Unavailable as failure:
+            self._ended(permanent=False, reason=str(failure))
+            return
+        self._set(state=State.STARTING, pid=self._child.pid)
+        self._tell(News.STARTED, self.status, 0.0)
+        code = await self._watch(self._child)
+        reason = self._why(code)
+        self._child = None
+        self._ended(permanent=code == EXIT_PERMANENT, reason=reason)
+
+    async def _watch(self, child: Child) -> int:
+        started = time.monotonic()
+        watch = Watch(self._post.patience, started)
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_S if self._ready_at else LOOK_STARTING_S):
+                    return await child.wait()
+            except TimeoutError:
+                now = time.monotonic()
+            vitals = self._vitals(child)
+            if vitals.ready and self._ready_at is None:
+                self._ready_at = now
+                self._set(state=State.READY, ready_ms=int((now - started) * 1000))
+                self._tell(News.READY, self.status, 0.0)
+            self._stuck = self._stuck or watch.look(vitals, now)
+            if self._stuck:
+                child.signal(signal.SIGKILL)
+
+    def _vitals(self, child: Child) -> Vitals:
+        pulse = child.pulse()
+        progress = read_progress(self._file(".progress"))
+        return Vitals(
+            heartbeat=progress.heartbeat,
+            steps=progress.steps,
+            outstanding=progress.outstanding,
+            ready=progress.phase >= Phase.READY,
+            cpu_s=pulse.cpu_s if pulse else 0.0,
+            state=pulse.state if pulse else "Z",
+        )
+
+    def _ended(self, *, permanent: bool, reason: str) -> None:
+        if self._stopping:
+            return
+        healthy_s = time.monotonic() - self._ready_at if self._ready_at else 0.0
+        self._restarts = self._restarts.after_end(healthy_s=healthy_s, permanent=permanent)
+        self._set(
+            state=State.FAILED if permanent else State.WAITING,
+            pid=0,
+            reason=reason,
+            restarts=self.status.restarts + 1,
+        )
+        self._clear(keep_failure=True)
+        self._tell(News.ENDED, self.status, self._restarts.delay_s)
+
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._restarts.delay_s):
+                await self._wake.wait()
+
+    def _why(self, code: int) -> str:
+        if self._stuck:
+            return self._stuck
+        if failure := self._failure():
+            return failure
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"exit code {code}" + (f": {self._voice.last}" if self._voice.last else "")
+
+    def _failure(self) -> str:
+        """The reason that a failed replica left in its state file."""
+        try:
+            state = msgspec.json.decode(self._file(".state.json").read_bytes(), type=_ReplicaState)
+        except (OSError, msgspec.DecodeError):
+            return ""
+        return state.reason if state.phase == "failed" else ""
+
+    def _clear(self, *, keep_failure: bool = False) -> None:
+        """Remove what a dead process left; a gateway that still looks finds nothing to wait for."""
+        for suffix in (".sock", ".engine.sock", ".progress"):
+            self._file(suffix).unlink(missing_ok=True)
+        if not (keep_failure and self._failure()):
+            self._file(".state.json").unlink(missing_ok=True)
+
+    def _file(self, suffix: str) -> Path:
+        return self._post.run / f"{self._post.name}{suffix}"
+
+    def _set(self, **changed: Any) -> None:
+        if "state" in changed:
+            changed["since_ns"] = time.time_ns()
+        self.status = msgspec.structs.replace(self.status, **changed)
+
+
+class _ReplicaState(msgspec.Struct):
+    """The part of a replica's state file that explains its end."""
+
+    phase: str
+    reason: str = ""

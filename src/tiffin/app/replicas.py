@@ -1,0 +1,66 @@
+"""The replicas of one machine, made to agree with what the snapshot wants."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from tiffin.app.keeper import Keeper
+from tiffin.control.fleet.reconcile import Stop, reconcile
+from tiffin.control.fleet.status import State
+from tiffin.types.snapshot import Deployment
+
+Make = Callable[[str, Deployment], Keeper]
+
+
+class Replicas:
+    """One keeper a deployment, kept in tasks of `group`; `make` builds a keeper."""
+
+    def __init__(self, group: asyncio.TaskGroup, make: Make) -> None:
+        self._group = group
+        self._make = make
+        self._running: dict[str, Deployment] = {}
+        self._keepers: dict[str, Keeper] = {}
+        self._leaving: dict[str, Keeper] = {}
+
+    @property
+    def keepers(self) -> list[Keeper]:
+        """Those that run and those that drain."""
+        return [*self._keepers.values(), *self._leaving.values()]
+
+    def follow(self, desired: Iterable[Deployment]) -> None:
+        """Start, replace and stop replicas until `desired` runs; gives failed ones another try."""
+        for keeper in self._keepers.values():
+            if keeper.status.state is State.FAILED:
+                keeper.wake()
+        for action in reconcile(desired, self._running):
+            if action.name in self._running:
+                self._leave(action.name)
+            if not isinstance(action, Stop):
+                self._enter(action.name, action.deployment)
+
+    async def stop(self) -> None:
+        """Drain and end all, side by side."""
+        for name in list(self._running):
+            self._leave(name)
+        await asyncio.gather(*(keeper.stop() for keeper in self._leaving.values()))
+
+    def _enter(self, name: str, deployment: Deployment) -> None:
+        keeper = self._make(name, deployment)
+        self._running[name] = deployment
+        self._keepers[name] = keeper
+        self._group.create_task(self._keep(keeper, self._leaving.get(name)))
+
+    async def _keep(self, keeper: Keeper, previous: Keeper | None) -> None:
+        # Both use the same socket, so the one that leaves comes first.
+        if previous is not None:
+            await previous.ended()
+        await keeper.keep()
+
+    def _leave(self, name: str) -> None:
+        del self._running[name]
+        keeper = self._leaving[name] = self._keepers.pop(name)
+        self._group.create_task(self._see_off(name, keeper))
+
+    async def _see_off(self, name: str, keeper: Keeper) -> None:
+        await keeper.stop()
+        if self._leaving.get(name) is keeper:
+            del self._leaving[name]
