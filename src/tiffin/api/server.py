@@ -40,6 +40,16 @@ class EdgeServer(uvicorn.Server):
         """Serve until `stop`."""
         await self.serve(sockets=[sock])
 
+    def running(self) -> list[asyncio.Task[None]]:
+        """The tasks of all exchanges that are being answered."""
+        found = []
+        for connection in self.server_state.connections:
+            if isinstance(connection, HttpProtocol) and connection.exchange is not None:
+                task = connection.exchange.task
+                if task is not None:
+                    found.append(task)
+        return found
+
     def stop(self) -> None:
         """Stop taking connections, close the idle ones, and let `run_on` return."""
         self.should_exit = True

@@ -120,7 +120,7 @@ class Account:
         self.model = ""
         self.revision = ""
         self.status = 0
-        self.error: TiffinError | str = ""
+        self.error: TiffinError | None = None
         self.cache = ""
         self.streamed = False
         self.first_at = 0.0
@@ -185,17 +185,15 @@ class Account:
 
     def _outcome(self, raised: BaseException | None) -> tuple[Outcome, str]:
         """The way the request ended: by what was raised, else by what was noted as its error."""
-        if isinstance(raised, asyncio.CancelledError):
+        if isinstance(raised, asyncio.CancelledError) and not self.error:
             return Outcome.CANCELLED, "cancelled"
-        error = raised or self.error
-        if not error:
+        error = self.error or raised
+        if error is None:
             return Outcome.OK, ""
-        slug = error.slug if isinstance(error, TiffinError) else str(error)
-        if isinstance(error, BaseException) and not isinstance(error, TiffinError):
-            slug = TiffinError.slug
+        slug = error.slug if isinstance(error, TiffinError) else TiffinError.slug
         if self.streamed:
             return Outcome.PARTIAL, slug
-        if isinstance(error, REFUSALS) or (isinstance(error, str) and self.status < 500):
+        if isinstance(error, REFUSALS):
             return Outcome.REFUSED, slug
         return Outcome.FAILED, slug
 

@@ -3,11 +3,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Protocol
 
 from tiffin.errors import DeadlineExceeded, Loading, NoHealthyReplica, Overloaded, TiffinError
-from tiffin.ports.backend import Backend, Call
+from tiffin.ports.backend import Backend, Call, Reply
 from tiffin.types.snapshot import Snapshot, Target
 
 READY_PATH = b"/v2/health/ready"
@@ -44,9 +45,9 @@ class Station:
                 )
             raise Loading(f"the model '{name}' is being loaded", retry_after=2.0)
 
-    def place(self, deadline: float) -> "_Place":
-        """A place to run one call, as a context; raises `Overloaded` or `DeadlineExceeded`."""
-        return _Place(self, deadline)
+    def visit(self, call: Call) -> "Visit":
+        """A place taken and the call sent, as a context; leaving it stops the call."""
+        return Visit(self, call)
 
     async def take(self, deadline: float) -> None:
         """Take a place, waiting in order where all are taken."""
@@ -87,16 +88,26 @@ class Station:
             self._waiting.remove(waiter)
 
 
-class _Place:
-    __slots__ = ("_deadline", "_station")
+class Visit:
+    """One attempt at one station: a place in its room, then the exchange with its backend."""
 
-    def __init__(self, station: Station, deadline: float) -> None:
+    __slots__ = ("_call", "_exchange", "_station")
+
+    def __init__(self, station: Station, call: Call) -> None:
         self._station = station
-        self._deadline = deadline
+        self._call = call
+        self._exchange: AbstractAsyncContextManager[Reply] | None = None
 
-    async def __aenter__(self) -> Station:
-        await self._station.take(self._deadline)
-        return self._station
+    async def __aenter__(self) -> Reply:
+        await self._station.take(self._call.deadline)
+        exchange = self._station.backend.start(self._call)
+        try:
+            reply = await exchange.__aenter__()
+        except BaseException:
+            self._station.give()
+            raise
+        self._exchange = exchange
+        return reply
 
     async def __aexit__(
         self,
@@ -104,7 +115,10 @@ class _Place:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._station.give()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            self._station.give()
+            await exchange.__aexit__(kind, error, trace)
 
 
 class Pool:

@@ -16,9 +16,11 @@ class Exchange(Protocol):
 
     method: bytes
     path: bytes
+    query: bytes
     headers: Headers
     gone: bool
     begun: bool
+    keep_alive: bool
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of this lower-case name."""

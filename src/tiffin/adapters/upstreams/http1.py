@@ -28,7 +28,8 @@ STALE_WITHIN_S = 0.25
 class Endpoint:
     """Where to connect: a unix socket's `path`, or `host` and `port`, with TLS where `tls` is set.
 
-    `headers` are whole lines that every request carries; `authority` is the Host header.
+    `headers` are whole lines that every request carries; `authority` is the Host header; `prefix`
+    goes before every call's path.
     """
 
     authority: bytes
@@ -37,6 +38,7 @@ class Endpoint:
     port: int = 0
     tls: ssl.SSLContext | None = None
     headers: bytes = b""
+    prefix: bytes = b""
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,12 +82,9 @@ class Http1Backend:
         """The whole request as it goes on the wire."""
         head = self._heads.get((call.method, call.path))
         if head is None:
-            head = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b" % (
-                call.method,
-                call.path,
-                self.endpoint.authority,
-                self.endpoint.headers,
-            )
+            end = self.endpoint
+            line = b"%b %b%b HTTP/1.1\r\n" % (call.method, end.prefix, call.path)
+            head = b"%bhost: %b\r\n%b" % (line, end.authority, end.headers)
             if len(self._heads) < 64:
                 self._heads[call.method, call.path] = head
         if call.method == b"GET":
@@ -184,7 +183,7 @@ class _Exchange:
             connection.leave()
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
     """One connection and, while one runs, its reply; satisfies `ports.backend.Reply`."""
 
     __slots__ = (

@@ -1,0 +1,249 @@
+"""The gateway's process: one edge, one walk, a pinned snapshot. `python -m tiffin.app.gateway`."""
+
+import asyncio
+import gc
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import uvloop
+
+from tiffin.adapters.stores.snapshot_file import SnapshotFile
+from tiffin.adapters.upstreams.http1 import Endpoint, Http1Backend, Timeouts
+from tiffin.api.http import Edge
+from tiffin.api.public import Desk, PublicSite
+from tiffin.api.server import EdgeServer
+from tiffin.app.boot import Boot, enter, read_boot
+from tiffin.app.clock import SystemClock
+from tiffin.config.secrets import read_secret
+from tiffin.dialects.openai.errors import error_body, error_headers, status_of
+from tiffin.errors import TiffinError, Unavailable
+from tiffin.gateway.account import Accounts
+from tiffin.gateway.admit import Admission
+from tiffin.gateway.cache.replay import ReplayCache
+from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.pool import Pool
+from tiffin.gateway.respond import JSON
+from tiffin.gateway.walk import Stages, Walk
+from tiffin.ports.exchange import Headers
+from tiffin.serving.progress import Phase, ProgressFile
+from tiffin.telemetry.journal import Journal
+from tiffin.telemetry.metrics import Meter
+from tiffin.types.paths import DataFolder
+from tiffin.types.snapshot import Snapshot, Target
+
+SNAPSHOT_EVERY_S = 0.1
+METRICS_EVERY_S = 0.5
+HEARTBEAT_EVERY_S = 0.25
+
+
+class Gateway:
+    """The parts of one gateway, put together from its boot value."""
+
+    def __init__(self, boot: Boot) -> None:
+        self.boot = boot
+        self.data = DataFolder(Path(boot.data))
+        self.clock = SystemClock()
+        self.meter = Meter("gateway", boot.epoch)
+        self.journal = Journal(
+            self.data.journal, boot.epoch, max_total_bytes=boot.telemetry.max_journal_bytes
+        )
+        self.snapshots = SnapshotFile(self.data.snapshot)
+        self.admission = Admission(self.clock, boot.server.max_in_flight)
+        self.guards = Guards()
+        self.pool = Pool(connect)
+        self.control = Http1Backend(
+            Endpoint(authority=b"control", path=str(self.data.run / "control.sock"))
+        )
+        self.in_flight = self.meter.gauge("tiffin_requests_in_flight", "Requests being answered")
+        self.server = EdgeServer(self._edge())
+
+    def snapshot(self) -> Snapshot:
+        """The pinned snapshot; raises `Unavailable` before the first one."""
+        current = self.snapshots.current
+        if current is None:
+            raise Unavailable("the server has no configuration yet", retry_after=1.0)
+        return current
+
+    def not_ready(self) -> str:
+        """Why this gateway isn't ready, or empty."""
+        if self.admission.draining:
+            return "the server is stopping"
+        if self.snapshots.current is None:
+            return "there is no configuration yet"
+        if not self.journal.writable:
+            return "the account journal can't be written; is the disk full?"
+        return ""
+
+    async def run(self) -> None:
+        """Serve until TERM, then finish what runs."""
+        loop = asyncio.get_running_loop()
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(sign, self._stop_soon)
+        self.stopping = asyncio.Event()
+        self._follow_snapshot()
+        chores = [
+            asyncio.create_task(self._every(SNAPSHOT_EVERY_S, self._follow_snapshot)),
+            asyncio.create_task(self._every(METRICS_EVERY_S, self._measure)),
+            asyncio.create_task(self._beat()),
+            asyncio.create_task(self.pool.probe_for_ever()),
+            asyncio.create_task(self._drain()),
+        ]
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        await self.server.run_on(socket.socket(fileno=self.boot.listen_fd))
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
+        self._measure()
+        self.journal.shut()
+        self.meter.close()
+
+    def _edge(self) -> Edge:
+        server = self.boot.server
+        accounts = Accounts(self.journal, self.meter, self.clock)
+        walk = Walk(
+            Stages(
+                snapshot=self.snapshot,
+                admission=self.admission,
+                accounts=accounts,
+                guards=self.guards,
+                cache=ReplayCache(accounts),
+                pool=self.pool,
+                max_body_bytes=server.max_body_bytes,
+            )
+        )
+        desk = Desk(
+            snapshot=self.snapshot,
+            not_ready=self.not_ready,
+            control=self.control,
+            clock=self.clock,
+            openapi=openapi_document,
+            refusals=self.meter.counter(
+                "tiffin_refusals_total", "Requests refused before an account", ("reason",)
+            ),
+            listings=self.meter.counter("tiffin_listings_total", "Listings answered"),
+            open_metrics=is_loopback(server.host),
+            max_body_bytes=server.max_body_bytes,
+        )
+        return Edge(
+            handler=PublicSite(walk, desk),
+            answer_error=answer_error,
+            max_body_bytes=server.max_body_bytes,
+            max_header_bytes=server.max_header_bytes,
+            max_headers=server.max_headers,
+            max_connections=server.max_connections,
+            header_timeout_s=server.header_timeout_s,
+            body_timeout_s=server.body_timeout_s,
+            keep_alive_s=server.keep_alive_s,
+        )
+
+    def _follow_snapshot(self) -> None:
+        if self.snapshots.poll() and self.snapshots.current is not None:
+            self.guards.adopt(self.snapshots.current)
+            self.pool.adopt(self.snapshots.current)
+
+    def _measure(self) -> None:
+        self.journal.retry()
+        self.admission.tick()
+        self.in_flight.set(self.admission.in_flight)
+        self.meter.write(self.data.metrics / f"gateway.{self.boot.epoch}.json")
+
+    async def _every(self, seconds: float, chore: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            chore()
+
+    async def _beat(self) -> None:
+        progress = ProgressFile(self.data.run / f"{self.boot.name}.progress")
+        progress.phase(Phase.READY)
+        try:
+            while True:
+                progress.beat()
+                await asyncio.sleep(HEARTBEAT_EVERY_S)
+        finally:
+            progress.close()
+
+    def _stop_soon(self) -> None:
+        self.admission.draining = True
+        self.stopping.set()
+
+    async def _drain(self) -> None:
+        """After TERM: let what runs finish, then tell the rest that it can't."""
+        await self.stopping.wait()
+        running = self.server.running()
+        if running:
+            _, late = await asyncio.wait(running, timeout=self.boot.server.drain_s)
+            for task in late:
+                task.cancel()
+        self.server.stop()
+
+
+def connect(target: Target) -> Http1Backend:
+    """The backend of a target: a replica's socket, or an upstream over TCP with its key."""
+    if target.kind != "remote":
+        return Http1Backend(Endpoint(authority=b"replica", path=target.socket))
+    url = urlsplit(target.url)
+    secure = url.scheme == "https"
+    headers = b"accept: application/json, text/event-stream\r\n"
+    key = read_secret(env=target.key_env, file=target.key_file)
+    if key:
+        headers += b"authorization: Bearer %b\r\n" % key.encode()
+    return Http1Backend(
+        Endpoint(
+            authority=url.netloc.rpartition("@")[2].encode(),
+            host=url.hostname or "",
+            port=url.port or (443 if secure else 80),
+            tls=ssl.create_default_context() if secure else None,
+            headers=headers,
+            prefix=url.path.rstrip("/").encode(),
+        ),
+        Timeouts(
+            connect_s=target.connect_timeout_s,
+            first_byte_s=target.first_byte_timeout_s,
+            between_bytes_s=target.between_bytes_timeout_s,
+        ),
+    )
+
+
+def openapi_document() -> bytes:
+    """The OpenAPI document, made when it is first asked for."""
+    from tiffin.dialects.openai.openapi import document
+
+    return document()
+
+
+def answer_error(error: TiffinError) -> tuple[int, Headers, bytes]:
+    """An error as a whole response in the OpenAI shape."""
+    return status_of(error), [JSON, *error_headers(error)], error_body(error)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server on this host."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def serve(boot: Boot) -> None:
+    """Run one gateway to its end."""
+    await Gateway(boot).run()
+
+
+def main() -> None:
+    """Entry of the process."""
+    boot = read_boot(sys.argv)
+    enter(boot)
+    uvloop.run(serve(boot))
+
+
+if __name__ == "__main__":
+    main()

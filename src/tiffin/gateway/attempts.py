@@ -1,0 +1,167 @@
+"""The one loop over a plan's targets, inside one deadline and one budget.
+
+Nothing of an attempt reaches the client before the **commit point**: the whole answer, or a
+stream's first byte of content. Before it another target may be tried; after it, never.
+"""
+
+from dataclasses import dataclass
+from types import TracebackType
+
+from tiffin.dialects.openai.errors import error_from_reply
+from tiffin.dialects.openai.requests import encode
+from tiffin.dialects.openai.usage import StreamScanner, usage_of_whole
+from tiffin.errors import TiffinError, UpstreamFailed
+from tiffin.gateway.account import Account
+from tiffin.gateway.pool import Pool, Visit
+from tiffin.ports.backend import Call, Reply
+from tiffin.ports.clock import Clock
+from tiffin.types.snapshot import Plan, Target
+from tiffin.types.text import TextRequest
+
+MAX_ANSWER_BYTES = 67_108_864
+MAX_ERROR_BYTES = 65_536
+# What a stream may hold back before its first content; a role chunk and a comment are far less.
+MAX_BEFORE_COMMIT_BYTES = 262_144
+
+
+@dataclass(slots=True)
+class Run:
+    """A request on its way: what every attempt at it needs. `deadline` is the loop's clock."""
+
+    kind: str
+    path: bytes
+    request: TextRequest
+    plan: Plan
+    tenant: str
+    trace_id: str
+    streaming: bool
+    deadline: float
+
+
+@dataclass(slots=True)
+class Answer:
+    """An attempt at its commit point: the whole body in `first`, or a stream's first bytes."""
+
+    target: Target
+    first: bytes
+    reply: Reply
+    scanner: StreamScanner | None
+
+
+class Attempts:
+    """Entering finds an answer or raises the reason there is none; leaving stops the work."""
+
+    __slots__ = ("_account", "_clock", "_pool", "_run", "_started", "_target", "_visit")
+
+    def __init__(self, pool: Pool, run: Run, account: Account, clock: Clock) -> None:
+        self._pool = pool
+        self._run = run
+        self._account = account
+        self._clock = clock
+        self._visit: Visit | None = None
+        self._target: Target | None = None
+        self._started = 0.0
+
+    async def __aenter__(self) -> Answer:
+        failures: list[str] = []
+        last: TiffinError | None = None
+        for target in self._run.plan.targets[: self._run.plan.attempts]:
+            try:
+                return await self._try(target)
+            except TiffinError as error:
+                await self._leave(error)
+                failures.append(f"{target.model}: {error.message}")
+                last = error
+                if not error.retryable:
+                    raise
+            except BaseException as error:
+                await self._leave(error)
+                raise
+        if last is None:
+            raise UpstreamFailed("the plan has no target to try")
+        if len(failures) > 1:
+            message = "every target failed: " + "; ".join(failures)
+            raise type(last)(message, retry_after=last.retry_after, param=last.param)
+        raise last
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._leave(error)
+
+    async def _try(self, target: Target) -> Answer:
+        account, run = self._account, self._run
+        account.revision = target.revision
+        self._target = target
+        self._started = self._clock.monotonic()
+        station = self._pool.station(target)
+        call = Call(
+            path=run.path.removeprefix(b"/v1") if target.kind == "remote" else run.path,
+            body=encode(run.request, model=target.upstream_model or target.model),
+            headers=self._headers(target),
+            deadline=run.deadline,
+        )
+        visit = station.visit(call)
+        reply = await visit.__aenter__()
+        self._visit = visit
+        if reply.status >= 300:
+            raise error_from_reply(
+                reply.status,
+                await reply.read_all(MAX_ERROR_BYTES),
+                trusted=target.kind != "remote",
+                retry_after=reply.retry_after,
+            )
+        if reply.streaming != run.streaming:
+            wanted = "a stream" if run.streaming else "a whole answer"
+            raise UpstreamFailed(f"'{target.model}' didn't answer with {wanted}")
+        if run.streaming:
+            return await self._until_content(target, reply)
+        body = await reply.read_all(MAX_ANSWER_BYTES)
+        account.usage = usage_of_whole(body)
+        return Answer(target, body, reply, None)
+
+    async def _until_content(self, target: Target, reply: Reply) -> Answer:
+        scanner = StreamScanner()
+        first = b""
+        while not scanner.content and not scanner.done:
+            data = await reply.read()
+            if not data:
+                raise UpstreamFailed(f"'{target.model}' ended its stream before any content")
+            scanner.feed(data)
+            if scanner.error is not None:
+                raise scanner.error
+            first += data
+            if len(first) > MAX_BEFORE_COMMIT_BYTES:
+                break
+        return Answer(target, first, reply, scanner)
+
+    def _headers(self, target: Target) -> bytes:
+        account, run = self._account, self._run
+        trace = b"traceparent: 00-%b-%b-01\r\n" % (
+            run.trace_id.encode(),
+            account.id[-16:].encode(),
+        )
+        if target.kind == "remote":
+            return trace
+        left_ms = int((run.deadline - self._clock.monotonic()) * 1000)
+        return b"%bx-tiffin-tenant: %b\r\nx-tiffin-request: %b\r\nx-tiffin-attempt: %d\r\n" % (
+            trace,
+            run.tenant.encode(),
+            account.id.encode(),
+            len(account.attempts) + 1,
+        ) + b"x-tiffin-timeout-ms: %d\r\nx-tiffin-priority: interactive\r\n" % max(1, left_ms)
+
+    async def _leave(self, error: BaseException | None) -> None:
+        target, self._target = self._target, None
+        if target is None:
+            return
+        visit, self._visit = self._visit, None
+        slug = ""
+        if error is not None:
+            slug = error.slug if isinstance(error, TiffinError) else "cancelled"
+        self._account.tried(target.model, self._started, 0 if error else 200, slug)
+        if visit is not None:
+            await visit.__aexit__(None, error, None)

@@ -1,0 +1,70 @@
+"""The cache stage of the walk: replay a kept answer, or keep the one that comes."""
+
+from types import TracebackType
+
+from tiffin.dialects.openai.requests import encode
+from tiffin.gateway.account import Accounts
+from tiffin.gateway.attempts import Run
+from tiffin.gateway.cache.exact import CachedReply, ExactCache, cache_key
+from tiffin.gateway.respond import Delivery, send_cached
+
+CACHED_KINDS = ("chat", "completion")
+
+
+class ReplayCache:
+    """Exact answers, for plans that declare `cache_ttl_s`."""
+
+    def __init__(self, accounts: Accounts, entries: ExactCache | None = None) -> None:
+        self._accounts = accounts
+        self._entries = entries or ExactCache()
+
+    def look_up(self, run: Run, delivery: Delivery) -> "LookUp":
+        """A context: entering replays a kept answer and says so; leaving keeps a new one."""
+        return LookUp(self._accounts, self._entries, run, delivery)
+
+
+class LookUp:
+    """One request's look-up."""
+
+    __slots__ = ("_accounts", "_delivery", "_entries", "_hit", "_key", "_run")
+
+    def __init__(
+        self, accounts: Accounts, entries: ExactCache, run: Run, delivery: Delivery
+    ) -> None:
+        self._accounts = accounts
+        self._entries = entries
+        self._run = run
+        self._delivery = delivery
+        self._key = b""
+        self._hit = False
+
+    def __enter__(self) -> bool:
+        run, delivery = self._run, self._delivery
+        if not run.plan.cache_ttl_s or run.kind not in CACHED_KINDS:
+            return False
+        shown = f"{run.kind}{'+usage' if delivery.keep_usage else ''}"
+        canonical = encode(run.request, model=run.plan.name)
+        self._key = cache_key(run.tenant, run.plan, shown, canonical)
+        entry = self._entries.get(self._key, self._accounts.clock.monotonic())
+        account = delivery.account
+        account.cache = "miss" if entry is None else "hit"
+        self._accounts.cache.add((run.plan.name, account.cache))
+        if entry is None:
+            delivery.headers.append((b"x-tiffin-cache", b"miss"))
+            delivery.keep = bytearray()
+            return False
+        self._hit = True
+        send_cached(delivery, entry)
+        return True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        keep = self._delivery.keep
+        if error is None and keep and not self._hit:
+            expires = self._accounts.clock.monotonic() + self._run.plan.cache_ttl_s
+            reply = CachedReply(bytes(keep), self._run.streaming, expires)
+            self._entries.put(self._key, reply)

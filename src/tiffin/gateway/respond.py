@@ -1,0 +1,105 @@
+"""From an answer to the client's bytes: whole, streamed, from the cache, or an error."""
+
+from dataclasses import dataclass
+
+from tiffin.dialects.openai.errors import error_body, error_headers, status_of, stream_error_event
+from tiffin.dialects.openai.usage import StreamScanner, UsageFilter
+from tiffin.errors import Draining, TiffinError, UpstreamFailed
+from tiffin.gateway.account import Account
+from tiffin.gateway.attempts import Answer
+from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply
+from tiffin.ports.exchange import Exchange, Headers
+
+JSON = (b"content-type", b"application/json")
+EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
+NO_STORE = (b"cache-control", b"no-cache")
+
+
+@dataclass(slots=True)
+class Delivery:
+    """How this client gets its answer; `keep` collects what goes out where it may be cached."""
+
+    exchange: Exchange
+    account: Account
+    headers: Headers
+    keep_usage: bool = False
+    keep: bytearray | None = None
+
+
+async def send_answer(delivery: Delivery, answer: Answer) -> None:
+    """An answer at its commit point, whole or streamed."""
+    if answer.scanner is None:
+        send_whole(delivery, answer)
+    else:
+        await send_stream(delivery, answer, answer.scanner)
+
+
+def send_whole(delivery: Delivery, answer: Answer) -> None:
+    """The whole answer, unchanged."""
+    delivery.account.status = 200
+    delivery.exchange.respond(200, [JSON, *delivery.headers], answer.first)
+    delivery.account.content_sent()
+    if delivery.keep is not None:
+        delivery.keep += answer.first
+
+
+async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner) -> None:
+    """The answer's events as they come; raises `UpstreamFailed` where it breaks off.
+
+    The usage event is left out where the client didn't ask for it.
+    """
+    exchange, account = delivery.exchange, delivery.account
+    usage_filter = None if delivery.keep_usage else UsageFilter()
+    account.status = 200
+    exchange.begin(200, [EVENTS, NO_STORE, *delivery.headers])
+    data = answer.first
+    try:
+        while data:
+            out = data if usage_filter is None else usage_filter.feed(data)
+            if out:
+                exchange.write(out)
+                account.streamed = True
+                account.content_sent()
+                if delivery.keep is not None and len(delivery.keep) <= MAX_ENTRY_BYTES:
+                    delivery.keep += out
+                await exchange.drain()
+            if scanner.done:
+                break
+            data = await answer.reply.read()
+            scanner.feed(data)
+            if scanner.error is not None:
+                raise scanner.error
+        if not scanner.done:
+            raise UpstreamFailed("the answer broke off before its end")
+    finally:
+        account.usage = scanner.usage
+    exchange.finish()
+
+
+def send_cached(delivery: Delivery, entry: CachedReply) -> None:
+    """A kept answer, replayed."""
+    exchange, headers = delivery.exchange, [*delivery.headers, (b"x-tiffin-cache", b"hit")]
+    delivery.account.status = 200
+    if entry.streaming:
+        exchange.begin(200, [EVENTS, NO_STORE, *headers])
+        exchange.write(entry.body)
+        exchange.finish()
+    else:
+        exchange.respond(200, [JSON, *headers], entry.body)
+    delivery.account.content_sent()
+
+
+def send_error(exchange: Exchange, error: TiffinError, headers: Headers) -> int:
+    """An error in the dialect's shape; inside a begun stream its last event. Returns the status."""
+    if exchange.gone:
+        return 499
+    if exchange.begun:
+        exchange.write(stream_error_event(error))
+        exchange.keep_alive = False
+        exchange.finish()
+        return 200
+    status = status_of(error)
+    if isinstance(error, Draining):
+        exchange.keep_alive = False
+    exchange.respond(status, [JSON, *error_headers(error), *headers], error_body(error))
+    return status

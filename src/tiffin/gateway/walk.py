@@ -1,0 +1,176 @@
+"""The walk: the one path that every inference request takes, streamed or whole."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+import structlog
+
+from tiffin.dialects.openai.requests import decode
+from tiffin.dialects.openai.validate import validate
+from tiffin.errors import Draining, InvalidRequest, TiffinError
+from tiffin.gateway.account import Account, Accounts, trace_id
+from tiffin.gateway.admit import Admission
+from tiffin.gateway.attempts import Attempts, Run
+from tiffin.gateway.authenticate import authenticate
+from tiffin.gateway.cache.replay import ReplayCache
+from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.pool import Pool
+from tiffin.gateway.respond import Delivery, send_answer, send_error
+from tiffin.gateway.route import route
+from tiffin.ports.exchange import Exchange, Headers
+from tiffin.types.snapshot import Plan, Principal, Snapshot
+from tiffin.types.text import ChatRequest, CompletionRequest, TextRequest
+
+log = structlog.get_logger("tiffin.gateway")
+
+
+@dataclass(slots=True, frozen=True)
+class Operation:
+    """What a public path asks for: its name in accounts, its kind, the next hop's path."""
+
+    name: str
+    kind: str
+    path: bytes
+
+
+OPERATIONS = {
+    b"/v1/chat/completions": Operation("chat", "chat", b"/v1/chat/completions"),
+    b"/v1/completions": Operation("completions", "completion", b"/v1/completions"),
+    b"/tokenize": Operation("tokenize", "tokenize", b"/tokenize"),
+    b"/detokenize": Operation("detokenize", "detokenize", b"/detokenize"),
+}
+
+
+@dataclass(slots=True)
+class Stages:
+    """The parts that requests share; each stage of the walk is one of them."""
+
+    snapshot: Callable[[], Snapshot]
+    admission: Admission
+    accounts: Accounts
+    guards: Guards
+    cache: ReplayCache
+    pool: Pool
+    max_body_bytes: int
+
+
+class Walk:
+    """Everything that a request passes, in order."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
+        self._clock = stages.accounts.clock
+
+    async def __call__(self, exchange: Exchange, operation: Operation) -> None:
+        """Answer one request: held stages are contexts, so they end in reverse however it ends.
+
+        Raises only what comes before the account: no key, no room, no journal.
+        """
+        stages = self._stages
+        snapshot = stages.snapshot()
+        principal = authenticate(exchange, snapshot)
+        with (
+            stages.admission.admit(principal, snapshot),
+            stages.accounts.open(principal, operation.name, exchange, snapshot.number) as account,
+        ):
+            delivery = Delivery(exchange, account, self._headers(account, principal, snapshot))
+            with answering_errors(delivery):
+                request = decode(operation.kind, await exchange.body(stages.max_body_bytes))
+                validate(request)
+                plan = route(request.model, principal, snapshot)
+                account.model = plan.name
+                stages.guards.check_input(plan.guard, request)
+                run = self._run(exchange, operation, request, plan, principal, account)
+                delivery.keep_usage = wants_usage(request)
+                with stages.cache.look_up(run, delivery) as found:
+                    if not found:
+                        async with Attempts(stages.pool, run, account, self._clock) as answer:
+                            await send_answer(delivery, answer)
+
+    def _run(
+        self,
+        exchange: Exchange,
+        operation: Operation,
+        request: TextRequest,
+        plan: Plan,
+        principal: Principal,
+        account: Account,
+    ) -> Run:
+        seconds = plan.timeout_s
+        asked = exchange.header(b"x-request-timeout-ms")
+        if asked is not None:
+            seconds = min(seconds, _timeout_s(asked))
+        return Run(
+            kind=operation.kind,
+            path=operation.path,
+            request=request,
+            plan=plan,
+            tenant=principal.tenant,
+            trace_id=trace_id(exchange) or account.id[4:],
+            streaming=bool(getattr(request, "stream", False)),
+            deadline=account.opened + seconds,
+        )
+
+    def _headers(self, account: Account, principal: Principal, snapshot: Snapshot) -> Headers:
+        return [
+            (b"x-request-id", account.id.encode()),
+            *self._stages.admission.headers(principal, snapshot),
+        ]
+
+
+class answering_errors:  # noqa: N801 - reads as the statement that it is
+    """Whatever breaks inside, the client is told of it once, and the account knows it."""
+
+    __slots__ = ("_delivery",)
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            return False
+        delivery = self._delivery
+        if isinstance(error, asyncio.CancelledError):
+            if not delivery.exchange.gone:  # the server stops: the client is still there
+                self._answer(Draining("the server is stopping; try again in a moment"))
+            return False
+        if isinstance(error, TiffinError):
+            self._answer(error)
+            return True
+        if isinstance(error, Exception):
+            log.error("request_broke", request=delivery.account.id, exc_info=error)
+            self._answer(TiffinError("something broke on our side; the log has the details"))
+            return True
+        return False
+
+    def _answer(self, error: TiffinError) -> None:
+        delivery = self._delivery
+        delivery.account.error = error
+        delivery.account.status = send_error(delivery.exchange, error, delivery.headers)
+
+
+def wants_usage(request: TextRequest) -> bool:
+    """Whether the client asked for the usage event of its stream."""
+    if isinstance(request, ChatRequest | CompletionRequest):
+        options = request.stream_options
+        return options is not None and bool(options.include_usage)
+    return False
+
+
+def _timeout_s(header: bytes) -> float:
+    text = header.decode("latin-1").strip()
+    if not text.isdigit() or not 0 < int(text) <= 86_400_000:
+        raise InvalidRequest(
+            f"x-request-timeout-ms is '{text[:40]}'; give whole milliseconds from 1 to 86400000"
+        )
+    return int(text) / 1000
