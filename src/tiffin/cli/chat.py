@@ -2,11 +2,12 @@
 
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-from tiffin.cli.connect import Address
+from tiffin.cli.connect import Address, Refused
 
 PREFERRED = ("chat", "chat-tiny")
+ANSWER_TOKENS = 512
 
 
 class Screen(Protocol):
@@ -27,14 +28,18 @@ class Conversation:
 
     address: Address
     model: str
-    settings: dict[str, Any] = field(default_factory=dict)
     messages: list[dict[str, str]] = field(default_factory=list)
 
     def say(self, text: str, screen: Screen) -> None:
         """Send a turn and show the answer's words as they come, ended by a line break."""
         self.messages.append({"role": "user", "content": text})
         words: list[str] = []
-        body = {"model": self.model, "messages": self.messages, "stream": True, **self.settings}
+        body = {
+            "max_tokens": ANSWER_TOKENS,
+            "model": self.model,
+            "messages": self.messages,
+            "stream": True,
+        }
         try:
             with self.address.stream("/v1/chat/completions", body) as events:
                 for event in events:
@@ -57,6 +62,16 @@ def default_model(address: Address) -> str:
     return next((name for name in PREFERRED if name in names), names[0] if names else PREFERRED[0])
 
 
+def talk(conversation: Conversation, prompt: str) -> None:
+    """One question and its answer, or a conversation; what is piped in goes before the prompt."""
+    piped = "" if sys.stdin.isatty() else sys.stdin.read()
+    if text := "\n\n".join(filter(None, (piped.strip(), prompt.strip()))):
+        conversation.say(text, sys.stdout)
+    elif sys.stdin.isatty():
+        print(f"Talking to {conversation.model}. Ctrl-C stops an answer, Ctrl-D ends.")
+        converse(conversation, sys.stdout)
+
+
 def converse(conversation: Conversation, screen: Screen) -> None:
     """Turn by turn until the end of input; Ctrl-C stops an answer, and at the prompt everything."""
     import readline  # noqa: F401 - gives `input` its line editing and history
@@ -67,10 +82,10 @@ def converse(conversation: Conversation, screen: Screen) -> None:
         except EOFError:
             screen.write("\n")
             return
-        if text in ("/exit", "/quit"):
-            return
         if text:
             try:
                 conversation.say(text, screen)
             except KeyboardInterrupt:
                 sys.stderr.write("(stopped)\n")
+            except Refused as refusal:
+                sys.stderr.write(f"({refusal})\n")

@@ -82,6 +82,7 @@ class _Exchange:
     def __init__(self, address: Address, timeout_s: float) -> None:
         self._address = address
         self._connection = _connection(address, timeout_s)
+        self._reply: http.client.HTTPResponse | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -95,6 +96,8 @@ class _Exchange:
         self.close()
 
     def close(self) -> None:
+        if self._reply is not None:
+            self._reply.close()
         self._connection.close()
 
     def send(self, method: str, path: str, body: Any) -> http.client.HTTPResponse:
@@ -106,7 +109,7 @@ class _Exchange:
         where = self._address.socket or self._address.url
         try:
             self._connection.request(method, _prefix(self._address) + path, data, headers)
-            reply = self._connection.getresponse()
+            reply = self._reply = self._connection.getresponse()
             if reply.status >= 400:
                 raise Refused(reply.status, _reason(reply))
         except (OSError, http.client.HTTPException) as cause:

@@ -1,0 +1,291 @@
+"""The command `tiffin`: what can be said on the command line, and how failures are shown.
+
+Exit codes: 0 done · 1 it failed, and the message says why · 2 the command line is wrong ·
+3 no server answers · 130 interrupted.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXIT_FAILED = 1
+EXIT_UNREACHABLE = 3
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="tiffin",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+models = typer.Typer(no_args_is_help=True, help="Fetch and look at models.")
+app.add_typer(models, name="models")
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="The configuration; without it ./tiffin.toml if there is one, else the starter's.",
+    ),
+]
+DataFolder = Annotated[
+    Path | None, typer.Option("--data", help="The data folder, instead of the configured one.")
+]
+Url = Annotated[
+    str, typer.Option("--url", help="The server's address, instead of the one that runs here.")
+]
+ApiKey = Annotated[
+    str, typer.Option("--key", help="The API key.", envvar="TIFFIN_API_KEY", show_default=False)
+]
+
+
+@app.callback()
+def tiffin() -> None:
+    """The right model, on time, at a known cost.
+
+    Tiffin serves models to OpenAI clients and accounts for every request. Begin with:
+
+        tiffin serve
+        tiffin chat "Hello"
+
+    Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no server answers, 130 interrupted.
+    """
+
+
+@app.command()
+def version() -> None:
+    """Show the versions of Tiffin, of Python and of the engine.
+
+    Example:
+
+        tiffin version
+    """
+    import platform
+    from importlib import metadata
+
+    print(f"tiffin    {metadata.version('tiffin')}")
+    print(f"python    {platform.python_version()}")
+    print(f"llama.cpp {metadata.version('xllamacpp')} (xllamacpp)")
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("tiffin.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
+) -> None:
+    """Write a tiffin.toml in which every setting is explained.
+
+    Examples:
+
+        tiffin init
+        tiffin init production.toml
+        tiffin init --force
+    """
+    from tiffin.cli.files import write_template
+
+    write_template(path, overwrite=force)
+    print(f"Wrote {path}. Next: tiffin check {path}")
+
+
+@app.command()
+def check(
+    path: Annotated[
+        Path | None, typer.Argument(help="The file; without it, as `tiffin serve` finds it.")
+    ] = None,
+) -> None:
+    """Say whether a configuration is right, and show what it comes to.
+
+    Prints the whole configuration with defaults and environment variables applied, without
+    secrets, and its hash. Nothing is started or fetched.
+
+    Examples:
+
+        tiffin check
+        tiffin check production.toml
+        TIFFIN__SERVER__PORT=9000 tiffin check
+    """
+    from tiffin.cli.files import resolved
+
+    print(resolved(path))
+
+
+@app.command()
+def serve(
+    config: ConfigFile = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "",
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", help="The port; 0 takes a free one.")
+    ] = None,
+    data: DataFolder = None,
+) -> None:
+    """Serve until Ctrl-C.
+
+    Without a configuration file it serves the starter models: chat-tiny, ready in seconds, and
+    chat, half a gigabyte that is fetched once. The API key is printed and kept in the data folder;
+    TIFFIN_API_KEY decides it on the first start.
+
+    Examples:
+
+        tiffin serve
+        tiffin serve --port 9000
+        tiffin serve --config production.toml
+        TIFFIN__SERVER__PORT=9000 tiffin serve
+    """
+    from tiffin.cli.serving import serve_here
+
+    serve_here(config, host=host, port=port, data=data)
+
+
+@app.command()
+def apply(
+    path: Annotated[Path, typer.Argument(help="The configuration file.")] = Path("tiffin.toml"),
+    url: Url = "",
+    key: ApiKey = "",
+    data: DataFolder = None,
+) -> None:
+    """Give a configuration to the running server.
+
+    The server checks it, keeps what didn't change running, and replaces what did. Addresses and
+    limits of the port itself need a new start.
+
+    Examples:
+
+        tiffin apply tiffin.toml
+        tiffin apply tiffin.toml --url http://10.0.0.5:8080 --key sk-tiffin-...
+    """
+    from tiffin.cli.admin import apply_file
+
+    print(apply_file(path, url=url, key=key, data=data))
+
+
+@app.command()
+def status(
+    url: Url = "",
+    key: ApiKey = "",
+    data: DataFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what runs: processes, models, downloads, accounts.
+
+    Examples:
+
+        tiffin status
+        tiffin status --json
+    """
+    from tiffin.cli.admin import show_status
+
+    show_status(url=url, key=key, data=data, as_json=as_json)
+
+
+@app.command()
+def chat(
+    prompt: Annotated[
+        str, typer.Argument(help="What to say; without it, a conversation.", show_default=False)
+    ] = "",
+    model: Annotated[str, typer.Option("--model", "-m", help="The model or route.")] = "",
+    system: Annotated[str, typer.Option("--system", "-s", help="Instructions for it.")] = "",
+    url: Url = "",
+    key: ApiKey = "",
+    data: DataFolder = None,
+) -> None:
+    """Talk to a model of the running server; answers are streamed.
+
+    Without a prompt it is a conversation: Ctrl-C stops an answer, Ctrl-D ends. What is piped in
+    goes before the prompt.
+
+    Examples:
+
+        tiffin chat "Name three colours."
+        tiffin chat --model chat-tiny
+        git diff | tiffin chat "Write a commit message for this."
+    """
+    from tiffin.cli.chat import Conversation, default_model, talk
+    from tiffin.cli.locate import server
+
+    address = server(url=url, key=key, data=data)
+    conversation = Conversation(address, model or default_model(address))
+    if system:
+        conversation.messages.append({"role": "system", "content": system})
+    talk(conversation, prompt)
+
+
+@models.command("list")
+def models_list(url: Url = "", key: ApiKey = "", data: DataFolder = None) -> None:
+    """List the models of the running server, by the names that clients use.
+
+    Example:
+
+        tiffin models list
+    """
+    from tiffin.cli.admin import list_models
+
+    list_models(url=url, key=key, data=data)
+
+
+@models.command("show")
+def models_show(
+    name: Annotated[str, typer.Argument(help="The model's name.")],
+    config: ConfigFile = None,
+) -> None:
+    """Show a configured model: what runs it, where its file comes from, whether it is here.
+
+    Example:
+
+        tiffin models show chat-tiny
+    """
+    from tiffin.cli.files import show_model
+
+    show_model(name, config)
+
+
+@models.command("pull")
+def models_pull(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="The models; without a name, all of them.")
+    ] = None,
+    config: ConfigFile = None,
+    data: DataFolder = None,
+) -> None:
+    """Fetch the files of models before they are needed, for example for a start without network.
+
+    Each file is checked against its sha256. An interrupted download goes on where it stopped.
+
+    Examples:
+
+        tiffin models pull
+        tiffin models pull chat-tiny
+    """
+    from tiffin.cli.pulling import pull_models
+
+    pull_models(names or [], config, data)
+
+
+def run() -> None:
+    """The entry point: a failure becomes one line with the mend, and an exit code."""
+    from tiffin.cli.connect import Refused, Unreachable
+    from tiffin.errors import TiffinError
+
+    try:
+        app()
+    except Unreachable as failure:
+        _fail(str(failure), EXIT_UNREACHABLE)
+    except (TiffinError, Refused) as failure:
+        _fail(str(failure), EXIT_FAILED)
+    except BrokenPipeError:
+        # Whoever read our output has left. Python's own last flush must not try it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _fail(message: str, code: int) -> None:
+    text = " ".join(message.split())
+    red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() else ("", "")
+    print(f"{red}tiffin: {text}{plain}", file=sys.stderr)
+    sys.exit(code)
