@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_origin
 
 import msgspec
 
@@ -64,8 +64,7 @@ def config_page() -> str:
 
 def config_schema() -> str:
     """The configuration as a JSON Schema."""
-    described = msgspec.json.schema(schema.Config)
-    return json.dumps(described, indent=2, sort_keys=True) + "\n"
+    return json.dumps(schema.config_schema(), indent=2, sort_keys=True) + "\n"
 
 
 def errors_page() -> str:
@@ -159,8 +158,12 @@ def _sentence(thing: type) -> str:
 
 def _type(kind: Any) -> str:
     names = {str: "text", int: "integer", float: "number", bool: "true or false"}
+    if hasattr(kind, "__metadata__"):
+        kind = kind.__origin__
     if kind in names:
         return names[kind]
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(f"`{value}`" for value in kind.__args__)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "one of " + ", ".join(f"`{member.value}`" for member in kind)
     if isinstance(kind, type):

@@ -4,31 +4,48 @@ Sections are the tree of `tiffin.toml`. Secrets are never values: `key_env` name
 `key_file` a file. Times end in `_s` (seconds), sizes in `_bytes`.
 """
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from tiffin.types.snapshot import Limits
 
 CONFIG_VERSION = 1
 
+_YEAR_S = 31_536_000
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=_YEAR_S)]
+SecondsOrNone = Annotated[float, Meta(ge=0, le=_YEAR_S)]
+Milliseconds = Annotated[float, Meta(ge=0, le=1000 * _YEAR_S)]
+Text = Annotated[str, Meta(min_length=1)]
+Digest = Annotated[
+    str, Meta(pattern="^[0-9a-f]{64}$", description="64 lower-case hexadecimal digits")
+]
+DigestOrNone = Annotated[
+    str, Meta(pattern="^([0-9a-f]{64})?$", description="64 lower-case hexadecimal digits")
+]
+
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[server]`: the public port and what it accepts."""
 
-    host: str = "127.0.0.1"
-    port: int = 8080
-    data: str = "~/.tiffin"
-    max_body_bytes: int = 10_000_000
-    max_header_bytes: int = 32_768
-    max_headers: int = 100
-    header_timeout_s: float = 10.0
-    body_timeout_s: float = 30.0
-    keep_alive_s: float = 75.0
-    max_connections: int = 4096
-    max_in_flight: int = 2048
-    request_timeout_s: float = 300.0
-    drain_s: float = 30.0
+    host: Text = "127.0.0.1"
+    port: Port = 8080
+    data: Text = "~/.tiffin"
+    max_body_bytes: Positive = 10_000_000
+    max_header_bytes: Positive = 32_768
+    max_headers: Positive = 100
+    header_timeout_s: Seconds = 10.0
+    body_timeout_s: Seconds = 30.0
+    keep_alive_s: Seconds = 75.0
+    max_connections: Positive = 4096
+    max_in_flight: Positive = 2048
+    request_timeout_s: Seconds = 300.0
+    drain_s: SecondsOrNone = 30.0
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,7 +53,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     key_env: str = ""
     key_file: str = ""
-    key_sha256: str = ""
+    key_sha256: DigestOrNone = ""
     admin: bool = False
     models: list[str] = []
     limits: Limits = Limits()
@@ -52,8 +69,8 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every model has, whatever runs it."""
 
-    timeout_s: float = 0.0
-    cache_ttl_s: float = 0.0
+    timeout_s: SecondsOrNone = 0.0
+    cache_ttl_s: SecondsOrNone = 0.0
     guard: str = ""
 
 
@@ -73,14 +90,14 @@ class LlamacppModel(
     """
 
     sources: list[str]
-    sha256: str
-    size_bytes: int = 0
-    context: int = 4096
-    slots: int = 4
-    queue: int = 64
-    threads: int = 0
+    sha256: Digest
+    size_bytes: Count = 0
+    context: Positive = 4096
+    slots: Positive = 4
+    queue: Count = 64
+    threads: Count = 0
     tools: bool = False
-    load_timeout_s: float = 300.0
+    load_timeout_s: Seconds = 300.0
 
 
 class RemoteModel(
@@ -93,15 +110,15 @@ class RemoteModel(
 ):
     """An OpenAI-compatible endpoint as a model. `url` ends before `/chat/completions`."""
 
-    url: str
+    url: Text
     model: str = ""
     key_env: str = ""
     key_file: str = ""
-    max_concurrency: int = 64
-    queue: int = 256
-    connect_timeout_s: float = 5.0
-    first_byte_timeout_s: float = 60.0
-    between_bytes_timeout_s: float = 60.0
+    max_concurrency: Positive = 64
+    queue: Count = 256
+    connect_timeout_s: Seconds = 5.0
+    first_byte_timeout_s: Seconds = 60.0
+    between_bytes_timeout_s: Seconds = 60.0
     tools: bool = True
 
 
@@ -120,17 +137,17 @@ class EchoModel(
     the first word.
     """
 
-    context: int = 4096
-    slots: int = 4
-    queue: int = 64
+    context: Positive = 4096
+    slots: Positive = 4
+    queue: Count = 64
     tools: bool = False
-    load_ms: float = 0.0
-    prefill_ms: float = 0.0
-    token_ms: float = 0.0
-    fail_after: int = 0
+    load_ms: Milliseconds = 0.0
+    prefill_ms: Milliseconds = 0.0
+    token_ms: Milliseconds = 0.0
+    fail_after: Count = 0
     fail_load: str = ""
-    spin_ms: float = 0.0
-    load_timeout_s: float = 60.0
+    spin_ms: Milliseconds = 0.0
+    load_timeout_s: Seconds = 60.0
 
 
 Model = LlamacppModel | RemoteModel | EchoModel
@@ -140,32 +157,37 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`[routes.R]`: a public name that tries `models` in order, `attempts` tries in all."""
 
     models: list[str]
-    attempts: int = 3
-    timeout_s: float = 0.0
-    cache_ttl_s: float = 0.0
+    attempts: Positive = 3
+    timeout_s: SecondsOrNone = 0.0
+    cache_ttl_s: SecondsOrNone = 0.0
     guard: str = ""
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[guards.G]`: `kind = "personal_data"`; `on_error` is `refuse` or `allow`."""
 
-    kind: str
-    action: str = "block"
-    on_error: str = "refuse"
+    kind: Literal["personal_data"]
+    action: Literal["block"] = "block"
+    on_error: Literal["refuse", "allow"] = "refuse"
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[telemetry]`: bounds of what is written."""
+    """`[telemetry]`: bounds of what is written.
 
-    log_level: str = "info"
-    max_log_bytes: int = 67_108_864
-    max_journal_bytes: int = 1_073_741_824
+    Accounts are kept `account_days`, and no more of them than `max_accounts`: the oldest go first.
+    """
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    max_log_bytes: Positive = 67_108_864
+    max_journal_bytes: Positive = 1_073_741_824
+    account_days: Positive = 90
+    max_accounts: Positive = 5_000_000
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    version: int = CONFIG_VERSION
+    version: Positive = CONFIG_VERSION
     server: Server = Server()
     tenants: dict[str, Tenant] = {}
     models: dict[str, Model] = {}
@@ -175,3 +197,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 Tree = dict[str, Any]
+
+
+def config_schema() -> Tree:
+    """The file's format as a JSON Schema (2020-12)."""
+    schema = msgspec.json.schema(Config)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,24 +1,66 @@
-"""Secrets by reference: an environment variable or a file, read when needed and never kept."""
+"""Secrets by reference: read where they are used, compared by hash, never kept in our values."""
 
-import os
+import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tiffin.config.environ import environment
+from tiffin.config.schema import Config, Key
 from tiffin.errors import ConfigInvalid
 
 
-def read_secret(*, env: str = "", file: str = "") -> str:
-    """The secret that a reference names, empty where there is no reference.
+def read_secret(*, env: str = "", file: str = "", environ: Mapping[str, str] | None = None) -> str:
+    """The secret that is referred to, without white space around it; empty without a reference.
 
-    Raises `ConfigInvalid` that names the reference (never the value) when it leads nowhere.
+    Raises `ConfigInvalid` where the reference leads to nothing.
     """
     if env:
-        value = os.environ.get(env, "").strip()
+        value = (environment() if environ is None else environ).get(env, "").strip()
         if not value:
-            raise ConfigInvalid(f"the environment variable {env} isn't set", where="key_env")
+            raise ConfigInvalid(f"the environment variable {env} isn't set")
         return value
-    if file:
-        try:
-            return Path(file).expanduser().read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigInvalid(f"can't read {file}: {error}", where="key_file") from error
-    return ""
+    if not file:
+        return ""
+    try:
+        value = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError, RuntimeError) as cause:
+        raise ConfigInvalid(f"the key file {file} can't be read: {cause}") from cause
+    if not value:
+        raise ConfigInvalid(f"the key file {file} is empty")
+    return value
+
+
+def hashed(key: str) -> str:
+    """The sha256 of an API key in hexadecimal: what is compared and published instead of it."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def key_hashes(
+    config: Config, environ: Mapping[str, str] | None = None
+) -> dict[str, tuple[str, str]]:
+    """Tenant and key name by the hash of every key; raises `ConfigInvalid`.
+
+    Two entries must not have the same key: nobody could say whose a request is.
+    """
+    owners: dict[str, tuple[str, str]] = {}
+    for tenant, name, key in _keys(config):
+        where = f"tenants.{tenant}.keys.{name}"
+        digest = key.key_sha256 or _digest(key, where, environ)
+        if digest in owners:
+            other = "tenants.{}.keys.{}".format(*owners[digest])
+            raise ConfigInvalid(f"this is the same key as {other}", where=where)
+        owners[digest] = (tenant, name)
+    return owners
+
+
+def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:
+    for tenant_name, tenant in config.tenants.items():
+        for name, key in tenant.keys.items():
+            yield tenant_name, name, key
+
+
+def _digest(key: Key, where: str, environ: Mapping[str, str] | None) -> str:
+    try:
+        return hashed(read_secret(env=key.key_env, file=key.key_file, environ=environ))
+    except ConfigInvalid as cause:
+        raise ConfigInvalid(cause.message, where=where) from cause

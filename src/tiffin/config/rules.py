@@ -1,0 +1,108 @@
+"""What types can't say about a configuration: references lead somewhere, choices agree."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from urllib.parse import urlsplit
+
+from tiffin.config.schema import Config, Key, LlamacppModel, ModelCommon, RemoteModel, Route
+from tiffin.config.shape import Problem, nearest
+from tiffin.types.snapshot import Limits
+
+SOURCE_SCHEMES = ("hf", "pypi", "https", "http", "s3", "gs", "az", "file")
+
+
+def broken(config: Config) -> Iterator[Problem]:
+    """Every rule that the configuration breaks."""
+    for name, tenant in config.tenants.items():
+        yield from _limits(tenant.limits, f"tenants.{name}.limits")
+        for key_name, key in tenant.keys.items():
+            yield from _key(config, key, f"tenants.{name}.keys.{key_name}")
+    for name, model in config.models.items():
+        yield from _model(config, model, f"models.{name}")
+    for name, route in config.routes.items():
+        yield from _route(config, name, route)
+
+
+def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
+    given = [bool(key.key_env), bool(key.key_file), bool(key.key_sha256)]
+    if sum(given) != 1:
+        yield Problem(where, "expected exactly one of key_env, key_file, key_sha256")
+    yield from _file(key.key_file, f"{where}.key_file")
+    yield from _limits(key.limits, f"{where}.limits")
+    known = [*config.models, *config.routes]
+    yield from _all_known(key.models, known, f"{where}.models", "model or route")
+
+
+def _limits(limits: Limits, where: str) -> Iterator[Problem]:
+    for name in limits.__struct_fields__:
+        if getattr(limits, name) < 0:
+            yield Problem(f"{where}.{name}", "expected an integer from 0, which is no limit")
+    if limits.burst and not limits.requests_per_minute:
+        yield Problem(f"{where}.burst", "has no meaning without requests_per_minute")
+
+
+def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
+    yield from _guard(config, model.guard, f"{where}.guard")
+    if isinstance(model, LlamacppModel):
+        yield from _sources(model.sources, f"{where}.sources")
+    elif isinstance(model, RemoteModel):
+        yield from _url(model.url, f"{where}.url")
+        yield from _file(model.key_file, f"{where}.key_file")
+        if model.key_env and model.key_file:
+            yield Problem(where, "expected one of key_env, key_file, or none where none is needed")
+
+
+def _route(config: Config, name: str, route: Route) -> Iterator[Problem]:
+    where = f"routes.{name}"
+    if name in config.models:
+        yield Problem(where, f"a model is called {name} already; routes need names of their own")
+    if not route.models:
+        yield Problem(f"{where}.models", "expected at least one model")
+    if len(set(route.models)) < len(route.models):
+        yield Problem(f"{where}.models", "a model stands here twice")
+    yield from _all_known(route.models, list(config.models), f"{where}.models", "model")
+    yield from _guard(config, route.guard, f"{where}.guard")
+    guards = {config.models[m].guard for m in route.models if m in config.models}
+    if not route.guard and len(guards) > 1:
+        yield Problem(f"{where}.guard", "missing: its models have different guards, so say which")
+
+
+def _all_known(
+    names: Sequence[str], known: Sequence[str], where: str, what: str
+) -> Iterator[Problem]:
+    for name in names:
+        if name not in known:
+            yield Problem(where, f'there is no {what} "{name}"{nearest(name, known)}')
+
+
+def _guard(config: Config, name: str, where: str) -> Iterator[Problem]:
+    if name and name not in config.guards:
+        yield Problem(where, f'there is no guard "{name}"{nearest(name, config.guards)}')
+
+
+def _sources(sources: Sequence[str], where: str) -> Iterator[Problem]:
+    if not sources:
+        yield Problem(where, "expected at least one source")
+    for number, source in enumerate(sources):
+        scheme, colon, _ = source.partition(":")
+        if not colon or scheme not in SOURCE_SCHEMES:
+            schemes = ", ".join(f"{name}:" for name in SOURCE_SCHEMES)
+            yield Problem(f"{where}[{number}]", f"expected a source that begins with {schemes}")
+
+
+def _url(url: str, where: str) -> Iterator[Problem]:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        yield Problem(where, "expected an address such as https://api.example.com/v1")
+        return
+    if not usable:
+        yield Problem(where, "expected an address such as https://api.example.com/v1")
+    elif parts.username or parts.password or parts.query or parts.fragment:
+        yield Problem(where, "no user, password or query here; the key goes to key_env or key_file")
+
+
+def _file(path: str, where: str) -> Iterator[Problem]:
+    if path and not path.startswith("~") and not PurePath(path).is_absolute():
+        yield Problem(where, "expected an absolute path, or one that begins with ~/")

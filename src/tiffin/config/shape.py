@@ -1,0 +1,189 @@
+"""The tree of the file against its types: every setting that doesn't fit, by its path in it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from msgspec import inspect
+
+from tiffin.config.schema import Config
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that's wrong: where, what was found, what was expected."""
+
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+@cache
+def root() -> inspect.Type:
+    """The type of the whole file."""
+    return inspect.type_info(Config)
+
+
+def misfits(kind: inspect.Type, value: Any, where: str = "") -> Iterator[Problem]:
+    """Everything in `value` that `kind` doesn't allow."""
+    match chosen := choose(kind, value):
+        case inspect.StructType() if isinstance(value, dict):
+            yield from _struct_misfits(chosen, value, where)
+        case inspect.DictType() if isinstance(value, dict):
+            for name, inner in value.items():
+                path = join(where, name)
+                if not NAME.fullmatch(name):
+                    yield Problem(
+                        path, "names have letters, digits, '.', '_', '-', no more than 64 of them"
+                    )
+                yield from misfits(chosen.value_type, inner, path)
+        case inspect.ListType() if isinstance(value, list):
+            for number, inner in enumerate(value):
+                yield from misfits(chosen.item_type, inner, f"{where}[{number}]")
+        case inspect.UnionType():
+            yield _no_member(chosen, value, where)
+        case _ if not fits(kind, value):
+            yield Problem(where, f"found {shown(value)}, expected {expected(kind)}")
+
+
+def choose(kind: inspect.Type, value: Any) -> inspect.Type:
+    """The type without its notes; of several kinds of section, the one that the value names."""
+    if isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType) and isinstance(value, dict):
+        for member in _members(kind):
+            if value.get(str(member.tag_field)) == member.tag:
+                return member
+    return kind
+
+
+def fields(kind: inspect.StructType) -> dict[str, inspect.Type]:
+    """The settings of a section."""
+    return {field.name: field.type for field in kind.fields}
+
+
+def fits(kind: inspect.Type, value: Any) -> bool:
+    """Whether a value without parts is of the type and in its bounds."""
+    match inner := choose(kind, value):
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.IntType():
+            return isinstance(value, int) and not isinstance(value, bool) and _bounded(inner, value)
+        case inspect.FloatType():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            return number and _bounded(inner, value)
+        case inspect.StrType():
+            return isinstance(value, str) and _well_formed(inner, value)
+        case inspect.LiteralType():
+            return value in inner.values
+    return False
+
+
+def expected(kind: inspect.Type) -> str:
+    """What a type allows, in words."""
+    match kind:
+        case inspect.Metadata():
+            described = (kind.extra_json_schema or {}).get("description")
+            words = described or expected(kind.type)
+        case inspect.BoolType():
+            words = "true or false"
+        case inspect.IntType():
+            words = f"an integer{_bounds(kind)}"
+        case inspect.FloatType():
+            words = f"a number{_bounds(kind)}"
+        case inspect.StrType():
+            words = "a text that isn't empty" if kind.min_length else "a text"
+        case inspect.LiteralType():
+            words = one_of(kind.values)
+        case inspect.ListType():
+            words = f"a list, each {expected(kind.item_type)}"
+        case _:
+            words = "a section"
+    return words
+
+
+def one_of(values: Any) -> str:
+    """Alternatives, in words."""
+    return "one of " + ", ".join(f'"{value}"' for value in values)
+
+
+def shown(value: Any) -> str:
+    """A value as it may stand in a message."""
+    if isinstance(value, dict):
+        return "a section"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:56] + "…"
+
+
+def join(where: str, name: str) -> str:
+    """The path of a name inside a section."""
+    return f"{where}.{name}" if where else name
+
+
+def nearest(name: str, known: Any) -> str:
+    """`; did you mean …?` where a known name is near, else nothing."""
+    import difflib
+
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _struct_misfits(
+    kind: inspect.StructType, value: dict[str, Any], where: str
+) -> Iterator[Problem]:
+    known = fields(kind)
+    for name, inner in value.items():
+        if name in known:
+            yield from misfits(known[name], inner, join(where, name))
+        elif name != kind.tag_field:
+            hint = nearest(name, known) or f"; known are {', '.join(sorted(known))}"
+            yield Problem(join(where, name), f"no such setting{hint}")
+    for field in kind.fields:
+        if field.required and field.name not in value:
+            yield Problem(join(where, field.name), f"missing, expected {expected(field.type)}")
+
+
+def _no_member(kind: inspect.UnionType, value: Any, where: str) -> Problem:
+    if not isinstance(value, dict):
+        return Problem(where, f"found {shown(value)}, expected a section")
+    members = _members(kind)
+    tag = str(members[0].tag_field)
+    choices = one_of(member.tag for member in members)
+    if tag not in value:
+        return Problem(join(where, tag), f"missing, expected {choices}")
+    return Problem(join(where, tag), f"found {shown(value[tag])}, expected {choices}")
+
+
+def _members(kind: inspect.UnionType) -> list[inspect.StructType]:
+    return [member for member in kind.types if isinstance(member, inspect.StructType)]
+
+
+def _bounded(kind: inspect.IntType | inspect.FloatType, value: float) -> bool:
+    return (
+        (kind.ge is None or value >= kind.ge)
+        and (kind.gt is None or value > kind.gt)
+        and (kind.le is None or value <= kind.le)
+        and (kind.lt is None or value < kind.lt)
+        and abs(value) < float("inf")
+    )
+
+
+def _bounds(kind: inspect.IntType | inspect.FloatType) -> str:
+    limits = (("from", kind.ge), ("above", kind.gt), ("to", kind.le), ("below", kind.lt))
+    return "".join(f" {word} {limit:g}" for word, limit in limits if limit is not None)
+
+
+def _well_formed(kind: inspect.StrType, value: str) -> bool:
+    if kind.pattern is not None and not re.fullmatch(kind.pattern, value):
+        return False
+    return len(value) >= (kind.min_length or 0)
