@@ -1,12 +1,41 @@
-"""Text requests in the vocabulary that the field shares: OpenAI's names, typed and closed.
+"""Text requests in the vocabulary that the field shares: OpenAI's names, typed, closed and bounded.
 
 Every known parameter is a field, so that what a model can't honour is refused by name and what
-nobody knows is refused as unknown. `None` means "not given".
+nobody knows is refused as unknown. `None` means "not given". Ranges are part of the types: they
+are checked while decoding and told in the OpenAPI document. What spans fields is checked in
+dialects/openai/validate.py.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
+
+MAX_CHOICES = 8
+MAX_MESSAGES = 2048
+MAX_TOOLS = 128
+
+ModelName = Annotated[str, Meta(min_length=1, max_length=256)]
+ToolName = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+CallId = Annotated[str, Meta(min_length=1, max_length=256)]
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+TopP = Annotated[float, Meta(gt=0, le=1)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+TokenCount = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+ChoiceCount = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+TopLogprobs = Annotated[int, Meta(ge=0, le=20)]
+CompletionLogprobs = Annotated[int, Meta(ge=0, le=5)]
+StopText = Annotated[str, Meta(min_length=1, max_length=256)]
+StopTexts = Annotated[list[StopText], Meta(max_length=4)]
+BiasedToken = Annotated[str, Meta(pattern="^[0-9]{1,9}$")]
+Bias = Annotated[float, Meta(ge=-100, le=100)]
+LogitBias = Annotated[dict[BiasedToken, Bias], Meta(max_length=300)]
+MetadataKey = Annotated[str, Meta(max_length=64)]
+MetadataText = Annotated[str, Meta(max_length=512)]
+Metadata = Annotated[dict[MetadataKey, MetadataText], Meta(max_length=16)]
+TokenIds = Annotated[list[TokenId], Meta(max_length=1_048_576)]
 
 
 class Part(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -23,15 +52,15 @@ class Part(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
 class FunctionCall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A call that a model asked for: `arguments` is JSON text."""
 
-    name: str
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
     arguments: str
 
 
 class ToolCall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool call in an assistant's message."""
+    """A tool call in an assistant's message; `index` is tolerated from collected streams."""
 
-    id: str
-    type: str = "function"
+    id: CallId
+    type: str
     function: FunctionCall
     index: int | None = None
 
@@ -40,21 +69,21 @@ class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
     """One turn of a conversation."""
 
     role: str
-    content: str | list[Part] | None = None
-    name: str | None = None
+    content: str | Annotated[list[Part], Meta(min_length=1, max_length=1024)] | None = None
+    name: Annotated[str, Meta(max_length=64)] | None = None
     refusal: str | None = None
-    tool_calls: list[ToolCall] | None = None
-    tool_call_id: str | None = None
+    tool_calls: Annotated[list[ToolCall], Meta(max_length=MAX_TOOLS)] | None = None
+    tool_call_id: CallId | None = None
     function_call: Any | None = None
     audio: Any | None = None
-    annotations: Any | None = None
+    annotations: list[Any] | None = None
 
 
 class Function(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A function that the model may call; `parameters` is a JSON schema."""
 
-    name: str
-    description: str | None = None
+    name: ToolName
+    description: Annotated[str, Meta(max_length=16_384)] | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
@@ -69,8 +98,8 @@ class Tool(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
 class JsonSchema(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A named schema that the answer must follow; the wire calls the schema itself `schema`."""
 
-    name: str
-    description: str | None = None
+    name: ToolName
+    description: Annotated[str, Meta(max_length=16_384)] | None = None
     definition: dict[str, Any] | None = msgspec.field(default=None, name="schema")
     strict: bool | None = None
 
@@ -89,32 +118,36 @@ class StreamOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, om
     include_obfuscation: bool | None = None
 
 
+Messages = Annotated[list[Message], Meta(min_length=1, max_length=MAX_MESSAGES)]
+Tools = Annotated[list[Tool], Meta(min_length=1, max_length=MAX_TOOLS)]
+
+
 class ChatRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`POST /v1/chat/completions`."""
 
-    model: str
-    messages: list[Message]
+    model: ModelName
+    messages: Messages
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    n: int | None = None
-    stop: str | list[str] | None = None
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    max_tokens: TokenCount | None = None
+    max_completion_tokens: TokenCount | None = None
+    n: ChoiceCount | None = None
+    stop: StopText | StopTexts | None = None
+    seed: Seed | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: LogitBias | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: TopLogprobs | None = None
     response_format: ResponseFormat | None = None
-    tools: list[Tool] | None = None
+    tools: Tools | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     # Accepted and without effect: the written list is in dialects/openai/parameters.py.
     user: str | None = None
-    metadata: dict[str, str] | None = None
+    metadata: Metadata | None = None
     store: bool | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
@@ -122,7 +155,7 @@ class ChatRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit
     service_tier: str | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
-    modalities: list[str] | None = None
+    modalities: Annotated[list[str], Meta(max_length=8)] | None = None
     audio: Any | None = None
     prediction: Any | None = None
     web_search_options: Any | None = None
@@ -136,21 +169,21 @@ class CompletionRequest(
 ):
     """`POST /v1/completions`: raw text or token ids, no chat template."""
 
-    model: str
-    prompt: str | list[str | int | list[int]]
+    model: ModelName
+    prompt: str | Annotated[list[str | TokenId | TokenIds], Meta(max_length=1_048_576)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    n: int | None = None
-    best_of: int | None = None
-    stop: str | list[str] | None = None
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
-    logprobs: int | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    max_tokens: TokenCount | None = None
+    n: ChoiceCount | None = None
+    best_of: ChoiceCount | None = None
+    stop: StopText | StopTexts | None = None
+    seed: Seed | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: LogitBias | None = None
+    logprobs: CompletionLogprobs | None = None
     echo: bool | None = None
     suffix: str | None = None
     user: str | None = None
@@ -159,10 +192,10 @@ class CompletionRequest(
 class TokenizeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`POST /tokenize`: the ids of a prompt, or of messages after the model's chat template."""
 
-    model: str
+    model: ModelName
     prompt: str | None = None
-    messages: list[Message] | None = None
-    tools: list[Tool] | None = None
+    messages: Messages | None = None
+    tools: Tools | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
 
@@ -172,8 +205,8 @@ class DetokenizeRequest(
 ):
     """`POST /detokenize`: the text of token ids."""
 
-    model: str
-    tokens: list[int]
+    model: ModelName
+    tokens: TokenIds
 
 
 TextRequest = ChatRequest | CompletionRequest | TokenizeRequest | DetokenizeRequest

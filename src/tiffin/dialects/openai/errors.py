@@ -1,0 +1,154 @@
+"""The one table from an error's slug to HTTP status and OpenAI's error object, and back.
+
+Clients tell a 429 of pace from one of money by `code`: `rate_limit_exceeded` may be tried again
+after the time that the headers say; `insufficient_quota` may not.
+"""
+
+from math import ceil
+from typing import NamedTuple
+
+import msgspec
+
+from tiffin.errors import (
+    ConfigInvalid,
+    ContextLengthExceeded,
+    InvalidRequest,
+    TiffinError,
+    UpstreamFailed,
+    UpstreamRefused,
+    UpstreamUnavailable,
+    every_error,
+)
+
+MAX_MESSAGE = 2_000
+# What an upstream that isn't ours says may repeat a request, so less of it is passed on.
+MAX_FOREIGN_MESSAGE = 300
+
+
+class Shape(NamedTuple):
+    """How an error looks on the wire: HTTP status, OpenAI's `type` and `code`."""
+
+    status: int
+    type: str
+    code: str
+
+
+_INVALID = "invalid_request_error"
+_SERVER = "server_error"
+
+TABLE: dict[str, Shape] = {
+    "internal_error": Shape(500, _SERVER, "internal_error"),
+    "invalid_request": Shape(400, _INVALID, "invalid_request"),
+    "malformed_body": Shape(400, _INVALID, "malformed_body"),
+    "invalid_value": Shape(400, _INVALID, "invalid_value"),
+    "context_length_exceeded": Shape(400, _INVALID, "context_length_exceeded"),
+    "unsupported_parameter": Shape(400, _INVALID, "unsupported_parameter"),
+    "unknown_parameter": Shape(400, _INVALID, "unknown_parameter"),
+    "payload_too_large": Shape(413, _INVALID, "payload_too_large"),
+    "request_timeout": Shape(408, _INVALID, "request_timeout"),
+    "method_not_allowed": Shape(405, _INVALID, "method_not_allowed"),
+    "invalid_api_key": Shape(401, _INVALID, "invalid_api_key"),
+    "permission_denied": Shape(403, _INVALID, "permission_denied"),
+    "rejected": Shape(429, "requests", "rate_limit_exceeded"),
+    "rate_limit_exceeded": Shape(429, "requests", "rate_limit_exceeded"),
+    "concurrency_limit_exceeded": Shape(429, "concurrency", "rate_limit_exceeded"),
+    "overloaded": Shape(503, _SERVER, "overloaded"),
+    "insufficient_quota": Shape(429, "insufficient_quota", "insufficient_quota"),
+    "content_blocked": Shape(400, _INVALID, "content_filter"),
+    "not_found": Shape(404, _INVALID, "not_found"),
+    "model_not_found": Shape(404, _INVALID, "model_not_found"),
+    "endpoint_not_found": Shape(404, _INVALID, "endpoint_not_found"),
+    "conflict": Shape(409, _INVALID, "conflict"),
+    "unavailable": Shape(503, _SERVER, "unavailable"),
+    "no_healthy_replica": Shape(503, _SERVER, "no_healthy_replica"),
+    "model_loading": Shape(503, _SERVER, "model_loading"),
+    "draining": Shape(503, _SERVER, "draining"),
+    "journal_unavailable": Shape(503, _SERVER, "journal_unavailable"),
+    "upstream_unavailable": Shape(503, _SERVER, "upstream_unavailable"),
+    "deadline_exceeded": Shape(504, _SERVER, "deadline_exceeded"),
+    "run_failed": Shape(500, _SERVER, "run_failed"),
+    "load_failed": Shape(503, _SERVER, "load_failed"),
+    "upstream_failed": Shape(502, _SERVER, "upstream_failed"),
+    "upstream_refused": Shape(502, _SERVER, "upstream_refused"),
+    "artifact_error": Shape(503, _SERVER, "artifact_error"),
+    "digest_mismatch": Shape(503, _SERVER, "digest_mismatch"),
+    "artifact_unavailable": Shape(503, _SERVER, "artifact_unavailable"),
+    "config_invalid": Shape(400, _INVALID, "config_invalid"),
+}
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+    type: str | None = None
+    param: str | None = None
+    code: str | int | None = None
+
+
+class _Body(msgspec.Struct):
+    error: _Error
+
+
+_READER = msgspec.json.Decoder(_Body)
+# Several slugs share a wire code; the most general of them is read back.
+_BY_CODE = {
+    TABLE[cls.slug].code: cls for cls in reversed(every_error()) if cls is not ConfigInvalid
+}
+
+
+def status_of(error: TiffinError) -> int:
+    """The HTTP status."""
+    return TABLE[error.slug].status
+
+
+def error_body(error: TiffinError) -> bytes:
+    """OpenAI's error object, with all four of its keys."""
+    shape = TABLE[error.slug]
+    told = _Error(error.message[:MAX_MESSAGE], shape.type, error.param, shape.code)
+    return msgspec.json.encode(_Body(told))
+
+
+def error_headers(error: TiffinError) -> list[tuple[bytes, bytes]]:
+    """When to try again, where that is known: whole seconds (at least 1), and milliseconds."""
+    if error.retry_after is None:
+        return []
+    seconds = max(0.0, error.retry_after)
+    return [
+        (b"retry-after", b"%d" % max(1, ceil(seconds))),
+        (b"retry-after-ms", b"%d" % max(1, ceil(seconds * 1000))),
+    ]
+
+
+def stream_error_event(error: TiffinError) -> bytes:
+    """The last event of a stream that can't be ended well; no `[DONE]` follows it."""
+    return b"data: %b\n\n" % error_body(error)
+
+
+def error_from_reply(
+    status: int, body: bytes, *, trusted: bool, retry_after: float | None = None
+) -> TiffinError:
+    """What a failed reply of a replica (`trusted`) or of somebody's upstream means to our client.
+
+    A replica's error comes through as it was raised. Of an upstream's, what the client can mend is
+    passed on; that our key or our quota there is refused isn't the client's to know.
+    """
+    try:
+        told = _READER.decode(body).error
+    except msgspec.DecodeError:
+        told = _Error(f"it answered with status {status}")
+    if trusted and isinstance(told.code, str) and told.code in _BY_CODE:
+        message = told.message[:MAX_MESSAGE]
+        return _BY_CODE[told.code](message, retry_after=retry_after, param=told.param)
+    message = f"the upstream said: {told.message[:MAX_FOREIGN_MESSAGE]}"
+    if status in (400, 413, 422):
+        too_long = told.code == ContextLengthExceeded.slug
+        kind = ContextLengthExceeded if too_long else InvalidRequest
+        return kind(message, param=told.param)
+    if status in (408, 409, 425, 429, 503):
+        return UpstreamUnavailable(
+            f"the upstream is busy (status {status})", retry_after=retry_after
+        )
+    if status >= 500:
+        return UpstreamFailed(f"the upstream failed (status {status})", retry_after=retry_after)
+    if status == 404:
+        return UpstreamRefused("the upstream doesn't have the model or endpoint (status 404)")
+    return UpstreamRefused(f"the upstream refused the request (status {status})")

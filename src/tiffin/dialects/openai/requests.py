@@ -1,0 +1,97 @@
+"""Bytes to one typed request and back: strict, closed, and fast enough for every request.
+
+Duplicate keys are refused, because two readers of one body must never see two requests. The
+check is exact and costs two counts: a JSON text has one colon for every member of an object, plus
+those inside its strings. The canonical re-encoding of the typed request has the same strings, so
+both texts have equally many colons unless a member was dropped, as a duplicate is. (`\\u003a` is
+a colon that only the re-encoding shows; a body with such an escape is read again instead.)
+"""
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from tiffin.dialects.openai.faults import malformed, violation
+from tiffin.errors import MalformedBody
+from tiffin.types.text import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    StreamOptions,
+    TextRequest,
+    TokenizeRequest,
+)
+
+# From this size on a body's objects and arrays are counted before any of them is built.
+COUNTED_FROM_BYTES = 65_536
+MAX_CONTAINERS = 50_000
+
+KINDS: dict[str, type[TextRequest]] = {
+    "chat": ChatRequest,
+    "completion": CompletionRequest,
+    "tokenize": TokenizeRequest,
+    "detokenize": DetokenizeRequest,
+}
+
+_DECODERS = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
+_ENCODER = msgspec.json.Encoder()
+_WITH_USAGE = StreamOptions(include_usage=True)
+# A string matches closed or not, so that hostile quotes cost one pass.
+_STRING_OR_OPENING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]', re.DOTALL)
+
+
+def decode(kind: str, body: bytes) -> TextRequest:
+    """The request of this kind that `body` spells.
+
+    Raises `MalformedBody`, `SchemaViolation` or `UnknownParameter` with the parameter's path.
+    """
+    if len(body) > COUNTED_FROM_BYTES:
+        _refuse_too_many_containers(body)
+    try:
+        request = _DECODERS[kind].decode(body)
+        canonical = _ENCODER.encode(request)
+        if body.count(b":") != canonical.count(b":") or b"\\u003" in body:
+            _refuse_duplicate_keys(body)
+    except msgspec.ValidationError as error:
+        raise violation(error, KINDS[kind]) from None
+    except msgspec.DecodeError as error:
+        raise malformed(error, body) from None
+    except RecursionError:
+        raise MalformedBody("the body is nested too deeply") from None
+    return request
+
+
+def encode(request: TextRequest, *, model: str) -> bytes:
+    """The canonical body to forward: the target's model name, and usage asked of every stream."""
+    if isinstance(request, ChatRequest | CompletionRequest) and request.stream:
+        streamed = msgspec.structs.replace(request, model=model, stream_options=_WITH_USAGE)
+        return _ENCODER.encode(streamed)
+    return _ENCODER.encode(msgspec.structs.replace(request, model=model))
+
+
+def _refuse_duplicate_keys(body: bytes) -> None:
+    """The exact check: read the body again and look at every object's keys."""
+    json.loads(body, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) == len(pairs):
+        return
+    seen = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise MalformedBody(f"the key '{name[:80]}' is given twice in one object")
+        seen.add(name)
+
+
+def _refuse_too_many_containers(body: bytes) -> None:
+    """A built object costs many times its two bytes, so their number is bounded like the bytes."""
+    if body.count(b"{") + body.count(b"[") <= MAX_CONTAINERS:
+        return
+    containers = 0
+    for token in _STRING_OR_OPENING.finditer(body):
+        containers += token[0] in (b"{", b"[")
+        if containers > MAX_CONTAINERS:
+            raise MalformedBody(f"the body has more than {MAX_CONTAINERS} objects and arrays")
