@@ -59,7 +59,9 @@ def load_text(
         line = text.count(b"\n", 0, cause.start) + 1
         raise ConfigInvalid(f"not UTF-8 in line {line}", where=source) from cause
     except tomllib.TOMLDecodeError as cause:
-        raise ConfigInvalid(f"not TOML: {cause}", where=source) from cause
+        last = text.rstrip().count(b"\n") + 1
+        reason = str(cause).replace("at end of document", f"at line {last}, the last")
+        raise ConfigInvalid(f"not TOML: {reason}", where=source) from cause
     except RecursionError as cause:
         raise ConfigInvalid("nested too deeply", where=source) from cause
     return load_tree(tree, environ, source=source)

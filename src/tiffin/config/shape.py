@@ -179,8 +179,8 @@ def _bounded(kind: inspect.IntType | inspect.FloatType, value: float) -> bool:
 
 
 def _bounds(kind: inspect.IntType | inspect.FloatType) -> str:
-    limits = (("from", kind.ge), ("above", kind.gt), ("to", kind.le), ("below", kind.lt))
-    return "".join(f" {word} {limit:g}" for word, limit in limits if limit is not None)
+    limits = (("from", kind.ge), ("above", kind.gt), ("up to", kind.le), ("below", kind.lt))
+    return "".join(f" {word} {limit}" for word, limit in limits if limit is not None)
 
 
 def _well_formed(kind: inspect.StrType, value: str) -> bool:

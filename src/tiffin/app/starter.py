@@ -1,0 +1,86 @@
+"""What is served where nobody configured anything: two models, and one tenant with a key."""
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from tiffin.config.environ import environment
+from tiffin.config.load import Loaded, load, load_tree
+from tiffin.config.schema import Config, Key, Tenant
+from tiffin.control.catalogue.starter import STARTER_MODELS
+from tiffin.errors import ConfigInvalid
+from tiffin.types.paths import DataFolder
+
+TENANT = "starter"
+KEY_VARIABLE = "TIFFIN_API_KEY"
+
+_USABLE = re.compile(r"[!-~]{8,512}")
+
+
+def configuration(
+    path: Path | None, folder: DataFolder | None = None, environ: Mapping[str, str] | None = None
+) -> Loaded:
+    """The configuration of a file, or the starter's where there is none; raises `ConfigInvalid`.
+
+    `folder` is the data folder where it isn't the configured one.
+    """
+    if path is not None:
+        return load(path, environ)
+    if folder is None:
+        folder = folder_of(starter_config(DataFolder(Path.cwd()), environ).config)
+    return starter_config(folder, environ)
+
+
+def folder_of(config: Config) -> DataFolder:
+    """The configured data folder, absolute; raises `ConfigInvalid` for an unknown `~`."""
+    try:
+        return DataFolder(Path(config.server.data).expanduser().absolute())
+    except RuntimeError as cause:
+        raise ConfigInvalid(str(cause), where="server.data") from cause
+
+
+def starter_config(folder: DataFolder, environ: Mapping[str, str] | None = None) -> Loaded:
+    """The starter models and a tenant whose one key lies in the folder and opens everything."""
+    key = Key(key_file=str(folder.key), admin=True)
+    config = Config(
+        tenants={TENANT: Tenant(keys={"main": key})},
+        models=dict(STARTER_MODELS),
+    )
+    return load_tree(msgspec.to_builtins(config), environ, source="starter")
+
+
+def ensure_key(folder: DataFolder, environ: Mapping[str, str] | None = None) -> str:
+    """The starter's key: the environment's if it gives one, else the folder's, else a new one.
+
+    It ends up in the folder's key file, mode 0600. Raises `ConfigInvalid`.
+    """
+    given = (environment() if environ is None else environ).get(KEY_VARIABLE, "").strip()
+    if given and not _USABLE.fullmatch(given):
+        raise ConfigInvalid(
+            "expected 8 to 512 printable ASCII characters without spaces", where=KEY_VARIABLE
+        )
+    try:
+        kept = folder.key.read_text(encoding="ascii").strip() if folder.key.exists() else ""
+        key = given or kept or f"sk-tiffin-{secrets.token_urlsafe(24)}"
+        if key != kept:
+            _write(folder.key, key)
+    except (OSError, UnicodeDecodeError) as cause:
+        raise ConfigInvalid(
+            f"the key file can't be used: {cause}", where=str(folder.key)
+        ) from cause
+    return key
+
+
+def _write(path: Path, key: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="ascii") as file:
+        file.write(key + "\n")
+        file.flush()
+        os.fsync(fd)
+    fresh.replace(path)

@@ -1,0 +1,67 @@
+"""Rules between settings."""
+
+import pytest
+
+from tiffin.config.load import load_text
+from tiffin.config.schema import Config
+from tiffin.errors import ConfigInvalid
+
+DIGEST = "ab" * 32
+ECHO = "[models.m]\nruntime='echo'\n[models.n]\nruntime='echo'\n"
+REMOTE = "[models.r]\nruntime='remote'\n"
+FILE = f"[models.f]\nruntime='llamacpp'\nsha256='{DIGEST}'\n"
+
+
+def config(text: str) -> Config:
+    return load_text(text.encode(), {}).config
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("[tenants.t.keys.k]", "tenants.t.keys.k"),
+        ("[tenants.t.keys.k]\nkey_env='A'\nkey_file='/a'", "tenants.t.keys.k"),
+        ("[tenants.t.keys.k]\nkey_sha256='xyz'", "tenants.t.keys.k.key_sha256"),
+        ("[tenants.t.keys.k]\nkey_file='here'", "tenants.t.keys.k.key_file"),
+        ("[tenants.t.keys.k]\nkey_env='A'\nmodels=['q']", "tenants.t.keys.k.models"),
+        ("[tenants.t.limits]\nconcurrency=-1", "tenants.t.limits.concurrency"),
+        ("[tenants.t.limits]\nburst=3", "tenants.t.limits.burst"),
+        (ECHO + "guard='g'", "models.n.guard"),
+        (ECHO + "[routes.m]\nmodels=['n']", "routes.m"),
+        (ECHO + "[routes.r]\nmodels=[]", "routes.r.models"),
+        (ECHO + "[routes.r]\nmodels=['m','m']", "routes.r.models"),
+        (ECHO + "[routes.r]\nmodels=['o']", "routes.r.models"),
+        (ECHO + "[routes.r]\nmodels=['m']\nguard='g'", "routes.r.guard"),
+        (
+            ECHO + "guard='g'\n[guards.g]\nkind='personal_data'\n[routes.r]\nmodels=['m','n']",
+            "routes.r.guard",
+        ),
+        (REMOTE + "url='ftp://host/v1'", "models.r.url"),
+        (REMOTE + "url='https:///v1'", "models.r.url"),
+        (REMOTE + "url='https://[::1/v1'", "models.r.url"),
+        (REMOTE + "url='https://host:99999/v1'", "models.r.url"),
+        (REMOTE + "url='https://me:pw@host/v1'", "models.r.url"),
+        (REMOTE + "url='https://host/v1'\nkey_env='A'\nkey_file='/a'", "models.r"),
+        (FILE + "sources=[]", "models.f.sources"),
+        (FILE + "sources=['ftp://x']", "models.f.sources[0]"),
+        (FILE + "sources=['model.gguf']", "models.f.sources[0]"),
+    ],
+)
+def test_a_broken_rule_is_named_by_its_path(text: str, where: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        config(text)
+    assert refused.value.where == where
+
+
+def test_what_agrees_is_accepted() -> None:
+    got = config(
+        ECHO
+        + REMOTE
+        + "url='https://host:8443/v1'\nkey_env='A'\n"
+        + FILE
+        + "sources=['hf:a/b/c.gguf','file:/c.gguf']\n"
+        + "[guards.g]\nkind='personal_data'\n"
+        + "[routes.best]\nmodels=['f','r']\nguard='g'\n"
+        + "[tenants.t.keys.k]\nkey_file='~/key'\nmodels=['best','m']\n"
+    )
+    assert list(got.routes) == ["best"]

@@ -1,0 +1,55 @@
+"""Secrets by reference."""
+
+from pathlib import Path
+
+import pytest
+
+from tiffin.config.load import load_text
+from tiffin.config.schema import Config
+from tiffin.config.secrets import hashed, key_hashes, read_secret
+from tiffin.errors import ConfigInvalid
+
+
+def config(text: str) -> Config:
+    return load_text(text.encode(), {}).config
+
+
+def test_a_secret_comes_from_a_variable_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(" sk-file \n")
+    assert read_secret(env="K", environ={"K": " sk-env\n"}) == "sk-env"
+    assert read_secret(file=str(file)) == "sk-file"
+    assert read_secret() == ""
+
+
+def test_a_reference_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    with pytest.raises(ConfigInvalid, match="variable K isn't set"):
+        read_secret(env="K", environ={})
+    with pytest.raises(ConfigInvalid, match="missing can't be read"):
+        read_secret(file=str(tmp_path / "missing"))
+    with pytest.raises(ConfigInvalid, match="empty is empty"):
+        read_secret(file=str(tmp_path / "empty"))
+
+
+def test_keys_are_known_by_their_hashes() -> None:
+    got = key_hashes(
+        config(
+            f"[tenants.a.keys.one]\nkey_env='ONE'\n[tenants.b.keys.two]\nkey_sha256='{hashed('2')}'"
+        ),
+        {"ONE": "1"},
+    )
+    assert got == {hashed("1"): ("a", "one"), hashed("2"): ("b", "two")}
+
+
+def test_one_key_has_one_owner() -> None:
+    twice = config("[tenants.a.keys.one]\nkey_env='ONE'\n[tenants.b.keys.two]\nkey_env='TWO'")
+    with pytest.raises(ConfigInvalid, match=r"same key as tenants\.a\.keys\.one") as refused:
+        key_hashes(twice, {"ONE": "same", "TWO": "same"})
+    assert refused.value.where == "tenants.b.keys.two"
+
+
+def test_a_key_that_cannot_be_read_is_named_by_its_path() -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        key_hashes(config("[tenants.a.keys.one]\nkey_env='ONE'"), {})
+    assert refused.value.where == "tenants.a.keys.one"
