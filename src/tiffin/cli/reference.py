@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -11,13 +12,16 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from tiffin.cli import template
-from tiffin.config import schema
+from tiffin.config import schema, shape
 from tiffin.errors import every_error
 from tiffin.telemetry import events
 from tiffin.types.snapshot import Limits
 from tiffin.types.usage import Usage
 
 WRITTEN = "<!-- Written from the code by `make docs`. Change the code, not this page. -->\n"
+
+# The upper bound of every time; in the tables it would only distract.
+_A_YEAR = re.compile(r" to 3\.1536e\+\d+")
 
 # Each part of the configuration, where it stands, and the template's section that explains it.
 PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
@@ -53,11 +57,13 @@ def config_page() -> str:
     for struct, heading, section in PARTS:
         if heading:
             page += [f"## `{heading}`", ""]
-        page += ["| setting | type | default | meaning |", "|---|---|---|---|"]
+        page += ["| setting | expected | default | meaning |", "|---|---|---|---|"]
         for row in msgspec.structs.fields(struct):
             own = meanings.get((section, row.name)) or meanings.get(("models.chat-tiny", row.name))
             if own is not None:
-                page.append(f"| `{row.name}` | {_type(row.type)} | {_default(row)} | {own} |")
+                allowed = shape.expected(msgspec.inspect.type_info(row.type))
+                allowed = _A_YEAR.sub("", allowed)
+                page.append(f"| `{row.name}` | {allowed} | {_default(row)} | {own} |")
         page.append("")
     return "\n".join(page)
 

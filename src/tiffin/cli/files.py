@@ -1,0 +1,57 @@
+"""Commands that only look at files: writing the template, checking, showing a model."""
+
+from pathlib import Path
+
+import msgspec
+
+from tiffin.adapters.sources.registry import default_sources
+from tiffin.adapters.stores.artifacts import LocalArtifactStore
+from tiffin.cli import template
+from tiffin.cli.locate import configured, folder
+from tiffin.config.environ import environment
+from tiffin.config.schema import LlamacppModel
+from tiffin.control.catalogue.pull import artifact_of, check
+from tiffin.errors import Conflict, ModelNotFound
+from tiffin.ports.artifacts import shown
+
+
+def write_template(path: Path, *, overwrite: bool) -> None:
+    """Write the commented configuration; raises `Conflict` where a file would be lost."""
+    try:
+        with path.open("w" if overwrite else "x", encoding="utf-8") as file:
+            file.write(template.text())
+    except FileExistsError:
+        raise Conflict(f"{path} exists; --force overwrites it") from None
+    except OSError as cause:
+        raise Conflict(f"{path} can't be written: {cause.strerror}") from cause
+
+
+def resolved(given: Path | None) -> str:
+    """A configuration with everything filled in, as JSON, and its hash; raises `ConfigInvalid`."""
+    loaded = configured(given)
+    sources = default_sources(environment())
+    for name, model in loaded.config.models.items():
+        if isinstance(model, LlamacppModel):
+            check(artifact_of(name, model), sources)
+    tree = msgspec.json.format(msgspec.json.encode(loaded.tree), indent=2).decode()
+    return f"{tree}\n\nvalid: {loaded.source}, sha256 {loaded.sha256}"
+
+
+def show_model(name: str, given: Path | None) -> None:
+    """Print what is configured for a model, and whether its file is here."""
+    loaded = configured(given)
+    config = loaded.config
+    model = config.models.get(name)
+    if model is None:
+        known = ", ".join(config.models) or "none"
+        raise ModelNotFound(f"there is no model {name} in the configuration; known are: {known}")
+    print(f"name             {name}")
+    for field, value in msgspec.to_builtins(model).items():
+        if field != "sources" and value not in ("", 0):
+            print(f"{field:<16} {value}")
+    if isinstance(model, LlamacppModel):
+        for source in model.sources:
+            print(f"source           {shown(source)}")
+        store = LocalArtifactStore(folder(config, None).artifacts)
+        found = store.find(model.sha256)
+        print(f"file             {found or 'not fetched yet; tiffin models pull ' + name}")

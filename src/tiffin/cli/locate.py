@@ -1,0 +1,76 @@
+"""Which configuration, which data folder, which server a command is about."""
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from tiffin.app.starter import configuration, folder_of
+from tiffin.cli.connect import Address
+from tiffin.config.load import Loaded
+from tiffin.config.schema import Config
+from tiffin.control.fleet.status import Status
+from tiffin.types.paths import DataFolder
+
+HERE = Path("tiffin.toml")
+
+
+def config_path(given: Path | None) -> Path | None:
+    """The file that was named, else ./tiffin.toml where there is one, else none (the starter)."""
+    if given is not None:
+        return given
+    return HERE if HERE.exists() else None
+
+
+def configured(given: Path | None, data: Path | None = None) -> Loaded:
+    """The configuration that `tiffin serve` would use; raises `ConfigInvalid`."""
+    return configuration(config_path(given), DataFolder(data.absolute()) if data else None)
+
+
+def folder(config: Config, data: Path | None) -> DataFolder:
+    """The data folder: the one that was named, else the configured one."""
+    return DataFolder(data.absolute()) if data else folder_of(config)
+
+
+def server(*, url: str, key: str, data: Path | None) -> Address:
+    """The public port: what was named, else the server of the data folder, else the configured one.
+
+    The key is the one that was given, else the one in the data folder.
+    """
+    if url and key:
+        return Address(url=url, key=key)
+    config = configured(None, data).config
+    here = folder(config, data)
+    if not key:
+        with contextlib.suppress(OSError):
+            key = here.key.read_text().strip()
+    return Address(url=url or running_at(here) or _configured_url(config), key=key)
+
+
+def control(*, url: str, key: str, data: Path | None) -> Address:
+    """The admin API: through the public port where one was named, else control's own socket."""
+    if url:
+        return server(url=url, key=key, data=data)
+    here = folder(configured(None, data).config, data)
+    return Address(socket=str(here.run / "control.sock"))
+
+
+def running(here: DataFolder) -> Status | None:
+    """What the supervisor of a data folder last said, if anything."""
+    try:
+        return msgspec.json.decode((here.run / "status.json").read_bytes(), type=Status)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def running_at(here: DataFolder) -> str:
+    """The address of the server that runs on a data folder, empty where none is known."""
+    status = running(here)
+    return status.address if status else ""
+
+
+def _configured_url(config: Config) -> str:
+    host = config.server.host
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
+    named = f"[{reachable}]" if ":" in reachable else reachable
+    return f"http://{named}:{config.server.port}"

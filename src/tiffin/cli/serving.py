@@ -1,0 +1,48 @@
+"""`tiffin serve`: from a configuration to a running supervisor and a screen that shows it."""
+
+from pathlib import Path
+
+import msgspec
+
+from tiffin.app.starter import ensure_key
+from tiffin.app.supervisor import Options, run
+from tiffin.cli.locate import config_path, configured, folder
+from tiffin.cli.screen import Welcome, screen
+from tiffin.config.schema import Config, LlamacppModel
+from tiffin.types.paths import DataFolder
+
+
+def serve_here(given: Path | None, *, host: str, port: int | None, data: Path | None) -> None:
+    """Serve on this machine until TERM or INT; raises `ConfigInvalid` and `Conflict`."""
+    path = config_path(given)
+    config = configured(given, data).config
+    here = folder(config, data)
+    server = config.server
+    if host:
+        server = msgspec.structs.replace(server, host=host)
+    if port is not None:
+        server = msgspec.structs.replace(server, port=port)
+    welcome = Welcome(key=_key(config, here), model=_first_model(config), data=str(here.root))
+    options = Options(
+        data=here.root,
+        server=server,
+        telemetry=config.telemetry,
+        config_path=str(path.absolute()) if path else "",
+    )
+    run(options, screen(welcome))
+
+
+def _key(config: Config, here: DataFolder) -> str:
+    """The key to show: the data folder's own where the configuration uses it, else a variable."""
+    keys = [key for tenant in config.tenants.values() for key in tenant.keys.values()]
+    files = [Path(key.key_file).expanduser() for key in keys if key.key_file]
+    return ensure_key(here) if here.key in files else "$TIFFIN_API_KEY"
+
+
+def _first_model(config: Config) -> str:
+    """The model that will answer first: the one with the smallest file."""
+    sizes = {
+        name: model.size_bytes if isinstance(model, LlamacppModel) else 0
+        for name, model in config.models.items()
+    }
+    return min(sizes, key=lambda name: sizes[name], default="chat-tiny")
