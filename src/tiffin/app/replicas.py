@@ -19,12 +19,12 @@ class Replicas:
         self._make = make
         self._running: dict[str, Deployment] = {}
         self._keepers: dict[str, Keeper] = {}
-        self._leaving: dict[str, Keeper] = {}
+        self._leaving: list[Keeper] = []
 
     @property
     def keepers(self) -> list[Keeper]:
         """Those that run and those that drain."""
-        return [*self._keepers.values(), *self._leaving.values()]
+        return [*self._keepers.values(), *self._leaving]
 
     def follow(self, desired: Iterable[Deployment]) -> None:
         """Start, replace and stop replicas until `desired` runs; gives failed ones another try."""
@@ -41,26 +41,27 @@ class Replicas:
         """Drain and end all, side by side."""
         for name in list(self._running):
             self._leave(name)
-        await asyncio.gather(*(keeper.stop() for keeper in self._leaving.values()))
+        await asyncio.gather(*(keeper.stop() for keeper in self._leaving))
 
     def _enter(self, name: str, deployment: Deployment) -> None:
         keeper = self._make(name, deployment)
         self._running[name] = deployment
         self._keepers[name] = keeper
-        self._group.create_task(self._keep(keeper, self._leaving.get(name)))
+        # They use the same socket, so those that leave come first.
+        before = [leaving for leaving in self._leaving if leaving.status.name == name]
+        self._group.create_task(self._keep(keeper, before))
 
-    async def _keep(self, keeper: Keeper, previous: Keeper | None) -> None:
-        # Both use the same socket, so the one that leaves comes first.
-        if previous is not None:
-            await previous.ended()
+    async def _keep(self, keeper: Keeper, before: list[Keeper]) -> None:
+        for leaving in before:
+            await leaving.ended()
         await keeper.keep()
 
     def _leave(self, name: str) -> None:
         del self._running[name]
-        keeper = self._leaving[name] = self._keepers.pop(name)
-        self._group.create_task(self._see_off(name, keeper))
+        keeper = self._keepers.pop(name)
+        self._leaving.append(keeper)
+        self._group.create_task(self._see_off(keeper))
 
-    async def _see_off(self, name: str, keeper: Keeper) -> None:
+    async def _see_off(self, keeper: Keeper) -> None:
         await keeper.stop()
-        if self._leaving.get(name) is keeper:
-            del self._leaving[name]
+        self._leaving.remove(keeper)

@@ -26,7 +26,7 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: str
     model: str = ""
-    state: State
+    state: State = State.STARTING
     pid: int = 0
     restarts: int = 0
     reason: str = ""
