@@ -64,7 +64,7 @@ bench: $(DEV) ## measure, beside the peers that are installed
 
 .PHONY: docs
 docs: $(DEV) ## write docs/reference anew from the code
-	$(BIN)/python -m tiffin.app.reference docs/reference
+	$(BIN)/python -m tiffin.cli.reference docs/reference
 
 .PHONY: lock
 lock: ## resolve the locks anew: newest versions, hashed, for every Python from 3.11

@@ -1,5 +1,6 @@
 """HTTP for the terminal: one call or one stream, over TCP, TLS or a unix socket, stdlib only."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -108,7 +109,8 @@ class _Exchange:
             headers["Content-Type"] = "application/json"
         where = self._address.socket or self._address.url
         try:
-            self._connection.request(method, _prefix(self._address) + path, data, headers)
+            with contextlib.suppress(BrokenPipeError):  # it may answer before it read everything
+                self._connection.request(method, _prefix(self._address) + path, data, headers)
             reply = self._reply = self._connection.getresponse()
             if reply.status >= 400:
                 raise Refused(reply.status, _reason(reply))

@@ -127,7 +127,7 @@ def serve(
 
     Without a configuration file it serves the starter models: chat-tiny, ready in seconds, and
     chat, half a gigabyte that is fetched once. The API key is printed and kept in the data folder;
-    TIFFIN_API_KEY decides it on the first start.
+    TIFFIN_API_KEY, where it is set, becomes the key.
 
     Examples:
 

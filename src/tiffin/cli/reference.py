@@ -155,7 +155,10 @@ def _parameter(item: Any) -> str:
     names = item.name.upper() if item.param_type_name == "argument" else ", ".join(item.opts)
     value = item.default
     shown = "" if value is None or callable(value) or value in ("", False) else f"`{value}`"
-    return f"| `{names}` | {shown} | {getattr(item, 'help', '') or ''} |"
+    meaning = getattr(item, "help", "") or ""
+    if item.envvar:
+        meaning += f" Else `{item.envvar}` of the environment."
+    return f"| `{names}` | {shown} | {meaning} |"
 
 
 def _sentence(thing: type) -> str:

@@ -25,6 +25,7 @@ class Answering(BaseHTTPRequestHandler):
     """Answers from the table; `/key` gives back the authorization header."""
 
     def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
         said = self.headers.get("authorization", "")
         status, body = ANSWERS.get(self.path, (200, f'"{said}"'.encode()))
         self.send_response(status)
