@@ -26,7 +26,10 @@ MAX_BEFORE_COMMIT_BYTES = 262_144
 
 @dataclass(slots=True)
 class Run:
-    """A request on its way: what every attempt at it needs. `deadline` is the loop's clock."""
+    """A request on its way: what every attempt at it needs. `deadline` is the loop's clock.
+
+    `keep_usage` says that the client asked for its stream's usage event.
+    """
 
     kind: str
     path: bytes
@@ -35,6 +38,7 @@ class Run:
     tenant: str
     trace_id: str
     streaming: bool
+    keep_usage: bool
     deadline: float
 
 
@@ -124,16 +128,16 @@ class Attempts:
         return Answer(target, body, reply, None)
 
     async def _until_content(self, target: Target, reply: Reply) -> Answer:
-        scanner = StreamScanner()
+        trusted = target.kind != "remote"
+        scanner = StreamScanner(keep_usage=self._run.keep_usage, trusted=trusted)
         first = b""
         while not scanner.content and not scanner.done:
             data = await reply.read()
-            if not data:
-                raise UpstreamFailed(f"'{target.model}' ended its stream before any content")
-            scanner.feed(data)
+            first += scanner.feed(data)
             if scanner.error is not None:
                 raise scanner.error
-            first += data
+            if not data and not scanner.done:
+                raise UpstreamFailed(f"'{target.model}' ended its stream before any content")
             if len(first) > MAX_BEFORE_COMMIT_BYTES:
                 break
         return Answer(target, first, reply, scanner)

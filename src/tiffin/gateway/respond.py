@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tiffin.dialects.openai.errors import error_body, error_headers, status_of, stream_error_event
-from tiffin.dialects.openai.usage import StreamScanner, UsageFilter
+from tiffin.dialects.openai.usage import StreamScanner
 from tiffin.errors import Draining, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
 from tiffin.gateway.attempts import Answer
@@ -22,7 +22,6 @@ class Delivery:
     exchange: Exchange
     account: Account
     headers: Headers
-    keep_usage: bool = False
     keep: bytearray | None = None
 
 
@@ -44,18 +43,13 @@ def send_whole(delivery: Delivery, answer: Answer) -> None:
 
 
 async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner) -> None:
-    """The answer's events as they come; raises `UpstreamFailed` where it breaks off.
-
-    The usage event is left out where the client didn't ask for it.
-    """
+    """The answer's events as they come; raises `UpstreamFailed` where it breaks off."""
     exchange, account = delivery.exchange, delivery.account
-    usage_filter = None if delivery.keep_usage else UsageFilter()
     account.status = 200
     exchange.begin(200, [EVENTS, NO_STORE, *delivery.headers])
-    data = answer.first
+    out = answer.first
     try:
-        while data:
-            out = data if usage_filter is None else usage_filter.feed(data)
+        while True:
             if out:
                 exchange.write(out)
                 account.streamed = True
@@ -66,11 +60,11 @@ async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner
             if scanner.done:
                 break
             data = await answer.reply.read()
-            scanner.feed(data)
+            out = scanner.feed(data)
             if scanner.error is not None:
                 raise scanner.error
-        if not scanner.done:
-            raise UpstreamFailed("the answer broke off before its end")
+            if not data and not scanner.done:
+                raise UpstreamFailed("the answer broke off before its end")
     finally:
         account.usage = scanner.usage
     exchange.finish()

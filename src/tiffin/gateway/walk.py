@@ -7,6 +7,7 @@ from types import TracebackType
 
 import structlog
 
+from tiffin.dialects.openai.parameters import unsupported_by
 from tiffin.dialects.openai.requests import decode
 from tiffin.dialects.openai.validate import validate
 from tiffin.errors import Draining, InvalidRequest, TiffinError
@@ -78,12 +79,11 @@ class Walk:
             delivery = Delivery(exchange, account, self._headers(account, principal, snapshot))
             with answering_errors(delivery):
                 request = decode(operation.kind, await exchange.body(stages.max_body_bytes))
-                validate(request)
                 plan = route(request.model, principal, snapshot)
                 account.model = plan.name
+                validate(request, unsupported=unsupported_by(plan.targets))
                 stages.guards.check_input(plan.guard, request)
                 run = self._run(exchange, operation, request, plan, principal, account)
-                delivery.keep_usage = wants_usage(request)
                 with stages.cache.look_up(run, delivery) as found:
                     if not found:
                         async with Attempts(stages.pool, run, account, self._clock) as answer:
@@ -110,6 +110,7 @@ class Walk:
             tenant=principal.tenant,
             trace_id=trace_id(exchange) or account.id[4:],
             streaming=bool(getattr(request, "stream", False)),
+            keep_usage=wants_usage(request),
             deadline=account.opened + seconds,
         )
 

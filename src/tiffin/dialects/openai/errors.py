@@ -131,10 +131,7 @@ def error_from_reply(
     A replica's error comes through as it was raised. Of an upstream's, what the client can mend is
     passed on; that our key or our quota there is refused isn't the client's to know.
     """
-    try:
-        told = _READER.decode(body).error
-    except msgspec.DecodeError:
-        told = _Error(f"it answered with status {status}")
+    told = _read(body)
     if trusted and isinstance(told.code, str) and told.code in _BY_CODE:
         message = told.message[:MAX_MESSAGE]
         return _BY_CODE[told.code](message, retry_after=retry_after, param=told.param)
@@ -152,3 +149,17 @@ def error_from_reply(
     if status == 404:
         return UpstreamRefused("the upstream doesn't have the model or endpoint (status 404)")
     return UpstreamRefused(f"the upstream refused the request (status {status})")
+
+
+def error_from_event(payload: bytes, *, trusted: bool) -> TiffinError:
+    """What an error event inside a stream means, by the same rule."""
+    if trusted:
+        return error_from_reply(500, payload, trusted=True)
+    return UpstreamFailed(f"the upstream broke off: {_read(payload).message[:MAX_FOREIGN_MESSAGE]}")
+
+
+def _read(body: bytes) -> _Error:
+    try:
+        return _READER.decode(body).error
+    except msgspec.DecodeError:
+        return _Error("it gave no reason")
