@@ -82,7 +82,7 @@ class Accounts:
                 tenant=principal.tenant,
                 key=principal.key,
                 endpoint=endpoint,
-                trace_id=trace_id(exchange) or account.id[4:],
+                trace_id=trace_id(exchange),
                 client_id=client_id(exchange),
             )
         )

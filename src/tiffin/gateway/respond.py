@@ -57,13 +57,13 @@ async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner
                 if delivery.keep is not None and len(delivery.keep) <= MAX_ENTRY_BYTES:
                     delivery.keep += out
                 await exchange.drain()
+            if scanner.error is not None:
+                raise scanner.error
             if scanner.done:
                 break
             data = await answer.reply.read()
             out = scanner.feed(data)
-            if scanner.error is not None:
-                raise scanner.error
-            if not data and not scanner.done:
+            if not data and not scanner.done and scanner.error is None:
                 raise UpstreamFailed("the answer broke off before its end")
     finally:
         account.usage = scanner.usage

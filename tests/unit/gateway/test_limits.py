@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiffin.testing.clock import FakeClock
 
 from tiffin.errors import ConcurrencyExceeded, Draining, Overloaded, RateLimited, TiffinError
 from tiffin.gateway.admit import Admission
 from tiffin.gateway.limits.gcra import Rate, RateTable
+from tiffin.testing.clock import FakeClock
 from tiffin.types.snapshot import Limits, Principal, Snapshot
 
 

@@ -42,7 +42,7 @@ class LookUp:
         run, delivery = self._run, self._delivery
         if not run.plan.cache_ttl_s or run.kind not in CACHED_KINDS:
             return False
-        shown = f"{run.kind}{'+usage' if delivery.keep_usage else ''}"
+        shown = f"{run.kind}{'+usage' if run.keep_usage else ''}"
         canonical = encode(run.request, model=run.plan.name)
         self._key = cache_key(run.tenant, run.plan, shown, canonical)
         entry = self._entries.get(self._key, self._accounts.clock.monotonic())
