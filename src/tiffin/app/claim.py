@@ -42,7 +42,7 @@ def claim(folder: DataFolder) -> Iterator[None]:
         _end_leftovers(folder.root)
         _make_folders(folder)
         yield
-        _empty(folder.run, keep={"status.json"})
+        _empty(folder.run)
     finally:
         os.close(lock)
 
@@ -88,12 +88,12 @@ def _make_folders(folder: DataFolder) -> None:
     for path in (folder.root, folder.run, folder.logs, folder.journal, folder.metrics):
         path.mkdir(mode=0o700, exist_ok=True)
         path.chmod(0o700)
-    _empty(folder.run, keep=set())
+    _empty(folder.run)
 
 
-def _empty(run: Path, keep: set[str]) -> None:
+def _empty(run: Path) -> None:
     for path in run.iterdir():
-        if path.name not in keep and not path.is_dir():
+        if not path.is_dir():
             path.unlink(missing_ok=True)
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -38,6 +39,8 @@ LOOK_S = 0.1
 REPLICA_GRACE_S = 10.0
 CONTROL_GRACE_S = 15.0
 GATEWAY_EXTRA_S = 5.0
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger("tiffin.supervisor")
 # Neither has a reason to hold the GIL for long, and waiting for others is their trade.
@@ -104,6 +107,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._started_ns = time.time_ns()
         self._written: Status | None = None
+        self._had_terminal = has_terminal()
 
     async def run(self) -> None:
         """Return when everything has ended after TERM or INT; a second one doesn't wait."""
@@ -118,7 +122,8 @@ class Supervisor:
 
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, self._asked_to_stop, everyone)
-            loop.add_signal_handler(signal.SIGHUP, control.signal, signal.SIGHUP)
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+                loop.add_signal_handler(signal.SIGHUP, self._hung_up, control, everyone)
             group.create_task(control.keep())
             group.create_task(gateway.keep())
             following = group.create_task(self._follow(replicas, everyone))
@@ -129,7 +134,6 @@ class Supervisor:
             await replicas.stop()
             await control.stop()
             following.cancel()
-        self._write_status([gateway, control])
 
     async def _follow(self, replicas: Replicas, everyone: Callable[[], list[Keeper]]) -> None:
         snapshot = PolledFile(self._folder.snapshot, _Wanted)
@@ -149,6 +153,13 @@ class Supervisor:
         else:
             self._herald.stopping()
             self._stopping.set()
+
+    def _hung_up(self, control: Keeper, everyone: Callable[[], list[Keeper]]) -> None:
+        """HUP has two meanings: the terminal has gone, or please read the configuration again."""
+        if self._had_terminal and not has_terminal():
+            self._asked_to_stop(everyone)
+        else:
+            control.signal(signal.SIGHUP)
 
     def _keeper(self, role: str, grace_s: float) -> Keeper:
         fds = (self._listener.fileno(),) if role == "gateway" else ()
@@ -236,26 +247,41 @@ class _Herald:
         else:
             ended = {**fields, "reason": status.reason, "delay_s": delay_s}
             _LOG.warning("process ended", extra={"fields": ended})
-            self._console.line(_obituary(status, delay_s))
+            self._say(self._console.line, _obituary(status, delay_s))
 
     def stopping(self) -> None:
         """The first TERM or INT has come."""
         _LOG.info("stopping")
-        self._console.line("stopping: answers that have begun are finished (again: stop at once)")
+        text = "stopping: answers that have begun are finished (again: stop at once)"
+        self._say(self._console.line, text)
 
     def downloads(self, fetching: _Fetching) -> None:
         """How far downloads have come."""
-        self._console.downloads(fetching.downloads)
+        self._say(self._console.downloads, fetching.downloads)
 
     def _ready(self, status: ProcessStatus) -> None:
         took = f"{status.ready_ms / 1000:.1f} s"
         if status.role == "gateway" and not self._served:
             self._served = True
-            self._console.serving(self.address)
+            self._say(self._console.serving, self.address)
         elif status.role == "replica":
-            self._console.line(f"model {status.model} is ready ({took})")
+            self._say(self._console.line, f"model {status.model} is ready ({took})")
         elif status.restarts:
-            self._console.line(f"{status.name} is back ({took})")
+            self._say(self._console.line, f"{status.name} is back ({took})")
+
+    def _say(self, speak: Callable[[T], None], what: T) -> None:
+        # A terminal or pipe that has gone away must not take the server with it.
+        with contextlib.suppress(OSError, ValueError):
+            speak(what)
+
+
+def has_terminal() -> bool:
+    """Whether this process belongs to a terminal that is still there."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _obituary(status: ProcessStatus, delay_s: float) -> str:

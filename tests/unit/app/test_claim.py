@@ -50,12 +50,12 @@ def test_the_next_holder_finds_nothing_stale(tmp_path: Path) -> None:
         assert folder.supervisor_lock.read_text() == f"{os.getpid()}\n"
 
 
-def test_on_leaving_only_the_last_status_stays(tmp_path: Path) -> None:
+def test_on_leaving_nothing_stays_in_the_run_folder(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     with claim(folder):
         (folder.run / "status.json").touch()
         (folder.run / "control.sock").touch()
-    assert [path.name for path in folder.run.iterdir()] == ["status.json"]
+    assert list(folder.run.iterdir()) == []
 
 
 @pytest.fixture

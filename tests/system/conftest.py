@@ -1,0 +1,36 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.server import Server
+
+ECHO = """
+[models.echo]
+runtime = "echo"
+slots = 2
+"""
+
+Serve = Callable[..., Server]
+
+
+@pytest.fixture
+def make_server(tmp_path: Path) -> Iterator[Serve]:
+    """Makes a server of some models (TOML, `[models.…]`) that isn't started yet; ends them all."""
+    servers: list[Server] = []
+
+    def make_server(models: str = ECHO) -> Server:
+        folder = tmp_path / f"server-{len(servers)}"
+        folder.mkdir()
+        servers.append(Server(folder, models))
+        return servers[-1]
+
+    yield make_server
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def serve(make_server: Serve) -> Serve:
+    """Starts a server of some models and waits until its gateway answers."""
+    return lambda models=ECHO: make_server(models).start()

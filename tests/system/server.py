@@ -1,0 +1,150 @@
+"""A real `tiffin serve` in its own data folder, and ways to look at it and to hurt it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from tiffin.control.fleet.status import ProcessStatus, State, Status
+from tiffin.types.paths import DataFolder
+
+KEY = "sk-tiffin-system-tests"
+
+T = TypeVar("T")
+
+CONFIG = """
+version = 1
+
+[server]
+port = 0
+data = "{data}"
+drain_s = 10.0
+
+[tenants.tests.keys.main]
+key_file = "{key}"
+admin = true
+"""
+
+
+def until(found: Callable[[], T | None], within_s: float = 20.0, what: str = "") -> T:
+    """What `found` returns once it is true; fails after `within_s` seconds."""
+    deadline = time.monotonic() + within_s
+    while not (value := found()):
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what or found}"
+        time.sleep(0.01)
+    return value
+
+
+class Server:
+    """One data folder and the supervisor that serves it."""
+
+    def __init__(self, folder: Path, models: str) -> None:
+        self.folder = DataFolder(folder / "data")
+        self.config = folder / "tiffin.toml"
+        self.output = folder / "output.txt"
+        key = folder / "key"
+        key.write_text(KEY)
+        self.config.write_text(CONFIG.format(data=self.folder.root, key=key) + models)
+        self.http = httpx.Client(
+            headers={"authorization": f"Bearer {KEY}"}, timeout=httpx.Timeout(30.0)
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def spawn(self) -> "subprocess.Popen[bytes]":
+        """Start a supervisor on this folder, whether or not one runs."""
+        argv = [sys.executable, "-m", "tiffin.cli.main", "serve", "--config", str(self.config)]
+        with self.output.open("ab") as output:
+            return subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.config.parent
+            )
+
+    def start(self) -> "Server":
+        """Start it and wait until the gateway answers."""
+        self.process = self.spawn()
+        self.until_ready("gateway")
+        self.http.base_url = httpx.URL(self.status().address)
+        return self
+
+    def stop(self, number: int = signal.SIGTERM, within_s: float = 30.0) -> int:
+        """Signal the supervisor and wait for its end; returns its exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(within_s)
+
+    def close(self) -> None:
+        """End everything, however it stands."""
+        self.http.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        until(lambda: not self.children(), what="children end with their supervisor")
+
+    def status(self) -> Status:
+        """What the supervisor says runs."""
+        return msgspec.json.decode((self.folder.run / "status.json").read_bytes(), type=Status)
+
+    def find(self, name: str) -> ProcessStatus | None:
+        """A process of this role, or of this model."""
+        try:
+            processes = self.status().processes
+        except OSError:
+            return None
+        return next((p for p in processes if name in (p.role, p.model)), None)
+
+    def until_ready(
+        self, name: str, *, after_pid: int = 0, within_s: float = 20.0
+    ) -> ProcessStatus:
+        """The process of this role or model once it is ready, and another than `after_pid`."""
+
+        def found() -> ProcessStatus | None:
+            process = self.find(name)
+            ready = process is not None and process.state is State.READY
+            return process if ready and process and process.pid != after_pid else None
+
+        return until(found, within_s, f"{name} ready\n{self._explain()}")
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        """Signal the process of this role or model; returns its pid."""
+        process = self.until_ready(name)
+        os.kill(process.pid, number)
+        return process.pid
+
+    def chat(self, model: str, text: str = "hello", **more: Any) -> httpx.Response:
+        """One request for a whole answer."""
+        return self.http.post("/v1/chat/completions", json=body(model, text, **more))
+
+    def stream(self, model: str, text: str, **more: Any) -> Iterator[str]:
+        """The data of each event of a streamed answer."""
+        request = body(model, text, stream=True, **more)
+        with self.http.stream("POST", "/v1/chat/completions", json=request) as response:
+            assert response.status_code == 200, response.read()
+            for line in response.iter_lines():
+                if line.startswith("data: "):
+                    yield line.removeprefix("data: ")
+
+    def children(self) -> list[int]:
+        """Living processes, of any parent, that were started for this data folder."""
+        mark = f'"data":"{self.folder.root}"'.encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and mark in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def _explain(self) -> str:
+        return self.output.read_text() if self.output.exists() else ""
+
+
+def body(model: str, text: str, **more: Any) -> dict[str, Any]:
+    """A chat request with one message."""
+    return {"model": model, "messages": [{"role": "user", "content": text}], **more}
