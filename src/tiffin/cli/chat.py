@@ -1,13 +1,27 @@
 """A conversation in the terminal with a running server: streamed, multi-turn, interruptible."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from tiffin.cli.connect import Address, Refused
+from tiffin.cli.connect import Refused
 
 PREFERRED = ("chat", "chat-tiny")
 ANSWER_TOKENS = 512
+
+
+class Server(Protocol):
+    """Who is talked to: an `Address`."""
+
+    def call(self, method: str, path: str) -> Any:
+        """The decoded answer."""
+        ...
+
+    def stream(self, path: str, body: Any) -> AbstractContextManager[Iterator[Any]]:
+        """The events that answer a POST; leaving cancels."""
+        ...
 
 
 class Screen(Protocol):
@@ -26,7 +40,7 @@ class Screen(Protocol):
 class Conversation:
     """Turns so far with one model. A turn that was interrupted stays as far as it came."""
 
-    address: Address
+    server: Server
     model: str
     messages: list[dict[str, str]] = field(default_factory=list)
 
@@ -41,7 +55,7 @@ class Conversation:
             "stream": True,
         }
         try:
-            with self.address.stream("/v1/chat/completions", body) as events:
+            with self.server.stream("/v1/chat/completions", body) as events:
                 for event in events:
                     for choice in event.get("choices", ()):
                         if word := choice["delta"].get("content"):
@@ -56,9 +70,9 @@ class Conversation:
                 self.messages.pop()
 
 
-def default_model(address: Address) -> str:
+def default_model(server: Server) -> str:
     """The model to talk to when none is named: the larger starter model, or the first that is."""
-    names = [model["id"] for model in address.call("GET", "/v1/models")["data"]]
+    names = [model["id"] for model in server.call("GET", "/v1/models")["data"]]
     return next((name for name in PREFERRED if name in names), names[0] if names else PREFERRED[0])
 
 

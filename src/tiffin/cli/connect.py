@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -36,12 +37,14 @@ class Address:
         with _Exchange(self, timeout_s) as exchange:
             return json.loads(exchange.send(method, path, body).read() or b"null")
 
-    def stream(self, path: str, body: Any, *, timeout_s: float = 300.0) -> "Events":
+    def stream(
+        self, path: str, body: Any, *, timeout_s: float = 300.0
+    ) -> AbstractContextManager[Iterator[Any]]:
         """The server-sent events that answer a POST; raises `Unreachable` or `Refused`."""
-        return Events(_Exchange(self, timeout_s), path, body)
+        return _Events(_Exchange(self, timeout_s), path, body)
 
 
-class Events:
+class _Events:
     """Decoded events of one stream, as they come; leaving closes the connection, which cancels."""
 
     def __init__(self, exchange: "_Exchange", path: str, body: Any) -> None:
@@ -57,7 +60,12 @@ class Events:
             self._exchange.close()
             raise
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._exchange.close()
 
     def _read(self, reply: http.client.HTTPResponse) -> Iterator[Any]:

@@ -25,6 +25,15 @@ app = typer.Typer(
 models = typer.Typer(no_args_is_help=True, help="Fetch and look at models.")
 app.add_typer(models, name="models")
 
+
+def _model_names() -> list[str]:
+    """For shell completion: the models and routes of the configuration here."""
+    from tiffin.cli.locate import configured
+
+    config = configured(None).config
+    return [*config.models, *config.routes]
+
+
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
@@ -187,7 +196,9 @@ def chat(
     prompt: Annotated[
         str, typer.Argument(help="What to say; without it, a conversation.", show_default=False)
     ] = "",
-    model: Annotated[str, typer.Option("--model", "-m", help="The model or route.")] = "",
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="The model or route.", autocompletion=_model_names)
+    ] = "",
     system: Annotated[str, typer.Option("--system", "-s", help="Instructions for it.")] = "",
     url: Url = "",
     key: ApiKey = "",
@@ -229,7 +240,7 @@ def models_list(url: Url = "", key: ApiKey = "", data: DataFolder = None) -> Non
 
 @models.command("show")
 def models_show(
-    name: Annotated[str, typer.Argument(help="The model's name.")],
+    name: Annotated[str, typer.Argument(help="The model's name.", autocompletion=_model_names)],
     config: ConfigFile = None,
 ) -> None:
     """Show a configured model: what runs it, where its file comes from, whether it is here.
@@ -246,7 +257,10 @@ def models_show(
 @models.command("pull")
 def models_pull(
     names: Annotated[
-        list[str] | None, typer.Argument(help="The models; without a name, all of them.")
+        list[str] | None,
+        typer.Argument(
+            help="The models; without a name, all of them.", autocompletion=_model_names
+        ),
     ] = None,
     config: ConfigFile = None,
     data: DataFolder = None,

@@ -25,7 +25,6 @@ class Welcome:
 
     key: str
     model: str
-    data: str
 
     def lines(self, address: str) -> list[str]:
         """The address, the key and a command to copy."""

@@ -22,7 +22,7 @@ def serve_here(given: Path | None, *, host: str, port: int | None, data: Path | 
         server = msgspec.structs.replace(server, host=host)
     if port is not None:
         server = msgspec.structs.replace(server, port=port)
-    welcome = Welcome(key=_key(config, here), model=_first_model(config), data=str(here.root))
+    welcome = Welcome(key=_key(config, here), model=_first_model(config))
     options = Options(
         data=here.root,
         server=server,
