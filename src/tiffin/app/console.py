@@ -1,7 +1,11 @@
 """What a person who runs `tiffin serve` gets to see, and its plain form for pipes and files."""
 
-from collections.abc import Sequence
-from typing import Protocol, TextIO
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, Self, TextIO
 
 import msgspec
 
@@ -15,7 +19,7 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Console(Protocol):
-    """Takes the news of a running server; its calls never wait for long."""
+    """Takes the news of a running server."""
 
     def line(self, text: str) -> None:
         """A friendly line."""
@@ -54,3 +58,50 @@ class PlainConsole:
                 self._tenths[item.name] = tenth
                 total = f" of {item.total_bytes / 1e6:.0f}" if item.total_bytes else ""
                 self.line(f"fetching {item.name}: {item.done_bytes / 1e6:.0f}{total} MB")
+
+
+class PatientConsole:
+    """Hands everything on to another console from a thread of its own.
+
+    So a terminal that is paused or a pipe that nobody reads delays nobody: at most `LONGEST_QUEUE`
+    calls wait, later ones are dropped; a console that fails is left alone. As a context it gives
+    what waits a second to be seen.
+    """
+
+    LONGEST_QUEUE = 256
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(self.LONGEST_QUEUE)
+        self._thread = threading.Thread(target=self._work, name="console", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=0.5)
+        self._thread.join(0.5)
+
+    def line(self, text: str) -> None:
+        """See `Console.line`."""
+        self._put(partial(self._console.line, text))
+
+    def serving(self, address: str) -> None:
+        """See `Console.serving`."""
+        self._put(partial(self._console.serving, address))
+
+    def downloads(self, items: Sequence[Download]) -> None:
+        """See `Console.downloads`."""
+        self._put(partial(self._console.downloads, items))
+
+    def _put(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(call)
+
+    def _work(self) -> None:
+        while (call := self._waiting.get()) is not None:
+            # The terminal or pipe has gone away.
+            with contextlib.suppress(OSError, ValueError):
+                call()

@@ -14,14 +14,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from tiffin.adapters.launchers.process import ProcessLauncher
 from tiffin.app.boot import Boot, command
 from tiffin.app.claim import claim, listen, url
-from tiffin.app.console import Console, Download
+from tiffin.app.console import Console, Download, PatientConsole
 from tiffin.app.keeper import Keeper, News, Post
 from tiffin.app.log_file import LogFile, Voice
 from tiffin.app.polled_file import PolledFile
@@ -39,8 +38,6 @@ LOOK_S = 0.1
 REPLICA_GRACE_S = 10.0
 CONTROL_GRACE_S = 15.0
 GATEWAY_EXTRA_S = 5.0
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger("tiffin.supervisor")
 # Neither has a reason to hold the GIL for long, and waiting for others is their trade.
@@ -83,11 +80,11 @@ def run(options: Options, console: Console) -> None:
     """
     folder = DataFolder(options.data)
     os.umask(0o077)
-    with claim(folder), listen(options.server) as listener:
+    with claim(folder), listen(options.server) as listener, PatientConsole(console) as patient:
         log_file = LogFile(folder.logs, options.telemetry.max_log_bytes)
         bridge(process="supervisor", level=options.telemetry.log_level, write=log_file.write)
         try:
-            asyncio.run(Supervisor(options, listener, log_file, console).run())
+            asyncio.run(Supervisor(options, listener, log_file, patient).run())
         finally:
             log_file.close()
 
@@ -247,32 +244,27 @@ class _Herald:
         else:
             ended = {**fields, "reason": status.reason, "delay_s": delay_s}
             _LOG.warning("process ended", extra={"fields": ended})
-            self._say(self._console.line, _obituary(status, delay_s))
+            self._console.line(_obituary(status, delay_s))
 
     def stopping(self) -> None:
         """The first TERM or INT has come."""
         _LOG.info("stopping")
         text = "stopping: answers that have begun are finished (again: stop at once)"
-        self._say(self._console.line, text)
+        self._console.line(text)
 
     def downloads(self, fetching: _Fetching) -> None:
         """How far downloads have come."""
-        self._say(self._console.downloads, fetching.downloads)
+        self._console.downloads(fetching.downloads)
 
     def _ready(self, status: ProcessStatus) -> None:
         took = f"{status.ready_ms / 1000:.1f} s"
         if status.role == "gateway" and not self._served:
             self._served = True
-            self._say(self._console.serving, self.address)
+            self._console.serving(self.address)
         elif status.role == "replica":
-            self._say(self._console.line, f"model {status.model} is ready ({took})")
+            self._console.line(f"model {status.model} is ready ({took})")
         elif status.restarts:
-            self._say(self._console.line, f"{status.name} is back ({took})")
-
-    def _say(self, speak: Callable[[T], None], what: T) -> None:
-        # A terminal or pipe that has gone away must not take the server with it.
-        with contextlib.suppress(OSError, ValueError):
-            speak(what)
+            self._console.line(f"{status.name} is back ({took})")
 
 
 def has_terminal() -> bool:
