@@ -1,0 +1,283 @@
+"""The queue before an engine's slots: its laws, whatever the order of events."""
+
+import asyncio
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tiffin.errors import DeadlineExceeded, Draining, Overloaded
+from tiffin.serving.lanes import Claim, Lanes, Standing, Ticket, Turn, shared_prefix
+from tiffin.testing.clock import FakeClock
+
+A, B = "tenant-a", "tenant-b"
+
+
+def one(lanes: Lanes, tenant: str = A, tokens: tuple[int, ...] = (1,), **claim: object) -> Ticket:
+    [ticket] = lanes.ask(Claim(tenant, **claim), [tokens])  # type: ignore[arg-type]
+    return ticket
+
+
+def used(lanes: Lanes, tenant: str, tokens: tuple[int, ...]) -> int:
+    """Run a prompt to its end; the slot it had."""
+    ticket = one(lanes, tenant, tokens)
+    ticket.ran = True
+    lanes.leave(ticket)
+    return ticket.slot
+
+
+def test_a_free_slot_is_given_at_once_and_its_place_to_the_next_in_line() -> None:
+    lanes = Lanes(1, 8, FakeClock())
+    first, second, third = one(lanes), one(lanes), one(lanes)
+    assert [t.standing for t in (first, second, third)] == [
+        Standing.HOLDING,
+        Standing.WAITING,
+        Standing.WAITING,
+    ]
+    lanes.leave(first)
+    assert second.standing is Standing.HOLDING
+    assert third.standing is Standing.WAITING
+
+
+def test_interactive_goes_before_batch() -> None:
+    lanes = Lanes(1, 8, FakeClock())
+    running = one(lanes)
+    batch, interactive = one(lanes, batch=True), one(lanes)
+    lanes.leave(running)
+    assert interactive.standing is Standing.HOLDING
+    assert batch.standing is Standing.WAITING
+
+
+def test_a_full_queue_refuses_with_the_time_that_the_queue_will_take() -> None:
+    clock = FakeClock()
+    lanes = Lanes(2, 3, clock)
+    running = [one(lanes), one(lanes)]
+    clock.advance(8.0)
+    lanes.leave(running[0])
+    lanes.leave(running[1])
+    for _ in range(2 + 3):
+        one(lanes)
+    with pytest.raises(Overloaded) as refused:
+        one(lanes)
+    assert refused.value.retry_after == 12.0  # three wait, 8 s each, two at once
+
+
+def test_a_queue_of_none_still_serves_what_finds_a_slot() -> None:
+    lanes = Lanes(1, 0, FakeClock())
+    ticket = one(lanes)
+    with pytest.raises(Overloaded):
+        one(lanes)
+    lanes.leave(ticket)
+    assert one(lanes).standing is Standing.HOLDING
+
+
+def test_all_choices_of_a_request_queue_as_one() -> None:
+    lanes = Lanes(1, 1, FakeClock())
+    tickets = lanes.ask(Claim(A), [(1,)] * 5)
+    assert lanes.waiting == 1
+    for number, ticket in enumerate(tickets):
+        assert [t.standing for t in tickets[number:]].count(Standing.HOLDING) == 1
+        lanes.leave(ticket)
+    assert (lanes.running, lanes.waiting) == (0, 0)
+
+
+def test_what_comes_after_its_deadline_is_refused_at_once() -> None:
+    clock = FakeClock()
+    lanes = Lanes(1, 8, clock)
+    with pytest.raises(DeadlineExceeded):
+        one(lanes, deadline=clock.monotonic())
+    assert (lanes.running, lanes.waiting) == (0, 0)
+
+
+def test_what_waited_past_its_deadline_never_starts() -> None:
+    clock = FakeClock()
+    lanes = Lanes(1, 8, clock)
+    running = one(lanes)
+    late, patient = one(lanes, deadline=clock.monotonic() + 1.0), one(lanes)
+    clock.advance(1.0)
+    lanes.leave(running)
+    assert isinstance(late.refusal, DeadlineExceeded)
+    assert patient.standing is Standing.HOLDING
+
+
+def test_closing_refuses_who_waits_but_lets_the_begun_have_all_their_choices() -> None:
+    lanes = Lanes(1, 8, FakeClock())
+    begun = lanes.ask(Claim(A), [(1,), (1,)])
+    waiting = one(lanes)
+    lanes.close(lambda: Draining("stopping"))
+    assert isinstance(waiting.refusal, Draining)
+    with pytest.raises(Draining):
+        one(lanes)
+    lanes.leave(begun[0])
+    assert begun[1].standing is Standing.HOLDING
+
+
+def test_the_slot_that_remembers_most_of_the_prompt_is_taken() -> None:
+    lanes = Lanes(3, 8, FakeClock())
+    long, short = (1, 2, 3, 4), (1, 2)
+    tickets = [one(lanes, A, long), one(lanes, A, short), one(lanes, B, (*long, 5))]
+    for ticket in tickets:
+        ticket.ran = True
+        lanes.leave(ticket)
+    again = one(lanes, A, (*long, 5, 6))
+    assert (again.slot, again.reuse_prefix) == (tickets[0].slot, True)
+
+
+def test_another_conversation_is_not_overwritten_for_a_template_s_first_words() -> None:
+    clock = FakeClock()
+    lanes = Lanes(2, 8, clock)
+    first = used(lanes, A, (1, 2, 3, 4, 5, 6))
+    clock.advance(1.0)
+    assert used(lanes, A, (1, 2, 9, 9, 9, 9)) != first
+    assert one(lanes, A, (1, 2, 3, 4, 5, 6, 7)).slot == first
+
+
+def test_without_a_memory_to_use_the_slot_idle_for_longest_is_taken() -> None:
+    clock = FakeClock()
+    lanes = Lanes(2, 8, clock)
+    both = [one(lanes, A, (1,)), one(lanes, A, (2,))]
+    for ticket in reversed(both):
+        clock.advance(1.0)
+        lanes.leave(ticket)
+    assert one(lanes, B, (3,)).slot == both[1].slot
+
+
+@pytest.mark.parametrize("tenant", [B, ""], ids=["another", "nobody"])
+def test_no_other_tenant_reuses_a_prefix(tenant: str) -> None:
+    lanes = Lanes(1, 8, FakeClock())
+    used(lanes, A if tenant else "", (1, 2, 3))
+    assert not one(lanes, tenant, (1, 2, 3)).reuse_prefix
+
+
+def test_a_slot_whose_run_never_answered_is_nobody_s() -> None:
+    lanes = Lanes(1, 8, FakeClock())
+    used(lanes, A, (1, 2, 3))
+    lanes.leave(one(lanes, B, (1, 2, 3)))  # left before the engine took it up
+    assert not one(lanes, B, (1, 2, 3)).reuse_prefix
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.lists(st.integers(0, 2), max_size=40))
+def test_the_shared_prefix_is_the_longest(one: list[int], two: list[int]) -> None:
+    length = shared_prefix(one, two)
+    assert one[:length] == two[:length]
+    assert length == min(len(one), len(two)) or one[length] != two[length]
+
+
+class LanesMachine(RuleBasedStateMachine):
+    """Any order of asking, running, leaving and time passing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FakeClock()
+        self.lanes = Lanes(3, 4, self.clock)
+        self.tickets: list[Ticket] = []
+        self.started: set[Ticket] = set()
+        self.memory = [""] * 3  # whose tokens the engine's lanes really hold
+        self.closed = False
+
+    def notice_starts(self) -> None:
+        for ticket in self.tickets:
+            if ticket.standing is Standing.HOLDING and ticket not in self.started:
+                self.started.add(ticket)
+                assert ticket.claim.deadline > self.clock.monotonic()
+                if ticket.reuse_prefix:
+                    assert self.memory[ticket.slot] == ticket.claim.tenant
+                for other in self.tickets:
+                    earlier = other.asked < ticket.asked and other.claim.batch == ticket.claim.batch
+                    assert not (earlier and other.standing is Standing.WAITING)
+
+    @rule(
+        tenant=st.sampled_from([A, B]),
+        choices=st.integers(1, 5),
+        patience=st.sampled_from([0.0, 1.0, 1e9]),
+        batch=st.booleans(),
+        tokens=st.lists(st.integers(0, 1), max_size=4),
+    )
+    def ask(
+        self, tenant: str, choices: int, patience: float, batch: bool, tokens: list[int]
+    ) -> None:
+        self.clock.advance(0.001)
+        claim = Claim(tenant, self.clock.monotonic() + patience, batch)
+        with contextlib.suppress(Overloaded, DeadlineExceeded, Draining):
+            self.tickets += self.lanes.ask(claim, [tokens] * choices)
+            assert not self.closed
+            assert patience > 0
+        self.notice_starts()
+
+    @precondition(lambda self: self.tickets)
+    @rule(data=st.data(), answered=st.booleans())
+    def leave(self, data: st.DataObject, answered: bool) -> None:
+        ticket = data.draw(st.sampled_from(self.tickets))
+        if ticket.standing is Standing.HOLDING and answered:
+            ticket.ran = True
+            self.memory[ticket.slot] = ticket.claim.tenant
+        self.tickets.remove(ticket)
+        self.lanes.leave(ticket)
+        self.lanes.leave(ticket)
+        self.notice_starts()
+
+    @rule(seconds=st.sampled_from([0.1, 2.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @precondition(lambda self: len(self.tickets) > 6)
+    @rule()
+    def close(self) -> None:
+        self.closed = True
+        self.lanes.close(lambda: Draining("stopping"))
+
+    @invariant()
+    def slots_have_one_holder_each_and_no_more_than_there_are(self) -> None:
+        held = [t.slot for t in self.tickets if t.standing is Standing.HOLDING]
+        assert len(held) == len(set(held)) == self.lanes.running <= 3
+
+    @invariant()
+    def the_queue_is_bounded_and_nobody_waits_for_a_free_slot(self) -> None:
+        waiting = {t.claim for t in self.tickets if t.standing is Standing.WAITING}
+        assert len(waiting) == self.lanes.waiting <= 4
+        assert not waiting or self.lanes.running == 3
+
+    def teardown(self) -> None:
+        for ticket in self.tickets:
+            self.lanes.leave(ticket)
+        assert (self.lanes.running, self.lanes.waiting) == (0, 0)
+        if not self.closed:
+            assert one(self.lanes).standing is Standing.HOLDING
+
+
+TestLanesMachine = LanesMachine.TestCase
+
+
+async def test_a_turn_waits_for_its_slot_and_gives_it_back() -> None:
+    lanes = Lanes(1, 8, FakeClock())
+    first, second = one(lanes), one(lanes)
+    async with Turn(lanes, first):
+        waiting = asyncio.ensure_future(Turn(lanes, second).__aenter__())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    assert (await waiting).standing is Standing.HOLDING
+
+
+async def test_cancelling_a_turn_that_waits_frees_its_place() -> None:
+    lanes = Lanes(1, 8, FakeClock())
+    first, second = one(lanes), one(lanes)
+    waiting = asyncio.ensure_future(Turn(lanes, second).__aenter__())
+    await asyncio.sleep(0)
+    lanes.leave(first)  # granted, but cancelled before it could notice
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (lanes.running, lanes.waiting) == (0, 0)
+
+
+async def test_a_turn_raises_its_ticket_s_refusal() -> None:
+    lanes = Lanes(1, 8, FakeClock())
+    one(lanes)
+    second = one(lanes)
+    waiting = asyncio.ensure_future(Turn(lanes, second).__aenter__())
+    await asyncio.sleep(0)
+    lanes.close(lambda: Draining("stopping"))
+    with pytest.raises(Draining):
+        await waiting
