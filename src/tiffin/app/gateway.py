@@ -150,7 +150,6 @@ class Gateway:
 
     def _measure(self) -> None:
         self.journal.retry()
-        self.admission.tick()
         self.in_flight.set(self.admission.in_flight)
         self.meter.write(self.data.metrics / f"gateway.{self.boot.epoch}.json")
 

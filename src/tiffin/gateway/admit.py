@@ -1,13 +1,47 @@
 """Admission's first moment, before anything is parsed: room, concurrency and rate, all or none."""
 
-from collections import Counter
 from types import TracebackType
 
 from tiffin.errors import ConcurrencyExceeded, Draining, Overloaded, RateLimited
-from tiffin.gateway.limits.gcra import Rate, RateTable
+from tiffin.gateway.limits.gcra import Gcra
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Headers
 from tiffin.types.snapshot import Limits, Principal, Snapshot
+
+
+class Scope:
+    """A tenant or a key with a limit: what it may do, and what it does and has spent."""
+
+    __slots__ = ("limits", "name", "rate", "running")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.limits = Limits()
+        self.rate = Gcra()
+        self.running = 0
+
+    def set(self, limits: Limits) -> "Scope":
+        """Take new limits; counts and spendings stay."""
+        self.limits = limits
+        if limits.requests_per_minute:
+            burst = limits.burst or max(1, limits.requests_per_minute // 60)
+            self.rate.set(60.0 / limits.requests_per_minute, burst)
+        return self
+
+    def check(self, now: float) -> None:
+        """Raise what forbids one more request now; changes nothing."""
+        limits = self.limits
+        if limits.concurrency and self.running >= limits.concurrency:
+            raise ConcurrencyExceeded(
+                f"{self.name} already has {self.running} requests running, its limit is"
+                f" {limits.concurrency}",
+                retry_after=1.0,
+            )
+        if limits.requests_per_minute and (wait := self.rate.wait(now)) > 0:
+            raise RateLimited(
+                f"{self.name} is over its {limits.requests_per_minute} requests a minute",
+                retry_after=wait,
+            )
 
 
 class Admission:
@@ -16,10 +50,11 @@ class Admission:
     def __init__(self, clock: Clock, max_in_flight: int) -> None:
         self.in_flight = 0
         self.draining = False
-        self.running: Counter[str] = Counter()
-        self._clock = clock
+        self.clock = clock
         self._max_in_flight = max_in_flight
-        self._rates = RateTable()
+        self._scopes: dict[str, Scope] = {}
+        self._of_key: dict[tuple[str, str], tuple[Scope, ...]] = {}
+        self._snapshot = 0
 
     def admit(self, principal: Principal, snapshot: Snapshot) -> "Permit":
         """A permit to hold while the request runs, or a `Rejected` that says when to try again.
@@ -32,71 +67,73 @@ class Admission:
             raise Overloaded(
                 f"all {self._max_in_flight} places for requests are taken", retry_after=1.0
             )
-        scopes = _scopes(principal, snapshot)
-        if not scopes:
-            return Permit(self, ())
-        now = self._clock.monotonic()
-        for name, limits in scopes:
-            self._check(name, limits, now)
-        for name, limits in scopes:
-            if limits.requests_per_minute:
-                rate = Rate.per_minute(limits.requests_per_minute, limits.burst)
-                self._rates.spend(name, rate, now)
-        return Permit(self, tuple(name for name, limits in scopes if limits.concurrency))
+        if snapshot.number != self._snapshot:
+            self._adopt(snapshot)
+        key = (principal.tenant, principal.key)
+        scopes = self._of_key.get(key)
+        if scopes is None:
+            scopes = self._of_key[key] = self._find(principal, snapshot)
+        now = self.clock.monotonic()
+        for scope in scopes:
+            scope.check(now)
+        for scope in scopes:
+            if scope.limits.requests_per_minute:
+                scope.rate.spend(now)
+        return Permit(self, scopes)
 
-    def headers(self, principal: Principal, snapshot: Snapshot) -> Headers:
-        """The rate-limit headers of the tightest limit that holds for this principal."""
-        now = self._clock.monotonic()
-        tightest: tuple[int, int, float] | None = None
-        for name, limits in _scopes(principal, snapshot):
-            if limits.requests_per_minute:
-                rate = Rate.per_minute(limits.requests_per_minute, limits.burst)
-                left = self._rates.remaining(name, rate, now)
-                wait = self._rates.wait(name, rate, now)
-                if tightest is None or left < tightest[1]:
-                    tightest = (limits.requests_per_minute, left, wait)
-        if tightest is None:
-            return []
-        limit, left, wait = tightest
-        return [
-            (b"x-ratelimit-limit-requests", b"%d" % limit),
-            (b"x-ratelimit-remaining-requests", b"%d" % left),
-            (b"x-ratelimit-reset-requests", b"%dms" % round(wait * 1000)),
-        ]
+    @property
+    def running(self) -> dict[str, int]:
+        """Requests running now by limited tenant and key; those without any left out."""
+        return {name: scope.running for name, scope in self._scopes.items() if scope.running}
 
-    def tick(self) -> None:
-        """Forget what is back at its start; call it now and then."""
-        self._rates.forget_idle(self._clock.monotonic())
+    def _adopt(self, snapshot: Snapshot) -> None:
+        """A new snapshot: look limits up afresh, and forget scopes that nobody has any more."""
+        self._snapshot = snapshot.number
+        self._of_key.clear()
+        wanted = {_tenant_scope(name) for name in snapshot.tenant_limits}
+        wanted.update(_key_scope(principal) for principal in snapshot.keys.values())
+        self._scopes = {
+            name: scope for name, scope in self._scopes.items() if name in wanted or scope.running
+        }
 
-    def _check(self, name: str, limits: Limits, now: float) -> None:
-        if limits.concurrency and self.running[name] >= limits.concurrency:
-            raise ConcurrencyExceeded(
-                f"{name} already has {limits.concurrency} requests running, its limit",
-                retry_after=1.0,
-            )
-        if limits.requests_per_minute:
-            rate = Rate.per_minute(limits.requests_per_minute, limits.burst)
-            wait = self._rates.wait(name, rate, now)
-            if wait > 0:
-                raise RateLimited(
-                    f"{name} is over its {limits.requests_per_minute} requests a minute",
-                    retry_after=wait,
-                )
+    def _find(self, principal: Principal, snapshot: Snapshot) -> tuple[Scope, ...]:
+        limits = {
+            _tenant_scope(principal.tenant): snapshot.tenant_limits.get(principal.tenant),
+            _key_scope(principal): principal.limits,
+        }
+        return tuple(
+            self._scopes.setdefault(name, Scope(name)).set(limit)
+            for name, limit in limits.items()
+            if limit is not None and (limit.requests_per_minute or limit.concurrency)
+        )
 
 
 class Permit:
     """The right to run one request; leaving its context gives back what it held, however left."""
 
-    __slots__ = ("_admission", "_held")
+    __slots__ = ("_admission", "_scopes")
 
-    def __init__(self, admission: Admission, held: tuple[str, ...]) -> None:
+    def __init__(self, admission: Admission, scopes: tuple[Scope, ...]) -> None:
         self._admission = admission
-        self._held = held
+        self._scopes = scopes
+
+    def headers(self) -> Headers:
+        """The rate-limit headers of the tightest limit that holds for this request."""
+        now = self._admission.clock.monotonic()
+        rated = [scope for scope in self._scopes if scope.limits.requests_per_minute]
+        if not rated:
+            return []
+        tightest = min(rated, key=lambda scope: scope.rate.remaining(now))
+        return [
+            (b"x-ratelimit-limit-requests", b"%d" % tightest.limits.requests_per_minute),
+            (b"x-ratelimit-remaining-requests", b"%d" % tightest.rate.remaining(now)),
+            (b"x-ratelimit-reset-requests", b"%dms" % max(0, tightest.rate.wait(now) * 1000)),
+        ]
 
     def __enter__(self) -> "Permit":
         self._admission.in_flight += 1
-        for name in self._held:
-            self._admission.running[name] += 1
+        for scope in self._scopes:
+            scope.running += 1
         return self
 
     def __exit__(
@@ -106,19 +143,13 @@ class Permit:
         trace: TracebackType | None,
     ) -> None:
         self._admission.in_flight -= 1
-        running = self._admission.running
-        for name in self._held:
-            running[name] -= 1
-            if not running[name]:
-                del running[name]
+        for scope in self._scopes:
+            scope.running -= 1
 
 
-def _scopes(principal: Principal, snapshot: Snapshot) -> list[tuple[str, Limits]]:
-    scopes = []
-    tenant = snapshot.tenant_limits.get(principal.tenant)
-    if tenant is not None and (tenant.requests_per_minute or tenant.concurrency):
-        scopes.append((f"tenant '{principal.tenant}'", tenant))
-    own = principal.limits
-    if own.requests_per_minute or own.concurrency:
-        scopes.append((f"key '{principal.tenant}/{principal.key}'", own))
-    return scopes
+def _tenant_scope(tenant: str) -> str:
+    return f"tenant '{tenant}'"
+
+
+def _key_scope(principal: Principal) -> str:
+    return f"key '{principal.tenant}/{principal.key}'"

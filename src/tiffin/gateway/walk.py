@@ -20,7 +20,7 @@ from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery, send_answer, send_error
 from tiffin.gateway.route import route
-from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.exchange import Exchange
 from tiffin.types.snapshot import Plan, Principal, Snapshot
 from tiffin.types.text import ChatRequest, CompletionRequest, TextRequest
 
@@ -73,10 +73,11 @@ class Walk:
         snapshot = stages.snapshot()
         principal = authenticate(exchange, snapshot)
         with (
-            stages.admission.admit(principal, snapshot),
+            stages.admission.admit(principal, snapshot) as permit,
             stages.accounts.open(principal, operation.name, exchange, snapshot.number) as account,
         ):
-            delivery = Delivery(exchange, account, self._headers(account, principal, snapshot))
+            named = (b"x-request-id", account.id.encode())
+            delivery = Delivery(exchange, account, [named, *permit.headers()])
             with answering_errors(delivery):
                 request = decode(operation.kind, await exchange.body(stages.max_body_bytes))
                 plan = route(request.model, principal, snapshot)
@@ -113,12 +114,6 @@ class Walk:
             keep_usage=wants_usage(request),
             deadline=account.opened + seconds,
         )
-
-    def _headers(self, account: Account, principal: Principal, snapshot: Snapshot) -> Headers:
-        return [
-            (b"x-request-id", account.id.encode()),
-            *self._stages.admission.headers(principal, snapshot),
-        ]
 
 
 class answering_errors:  # noqa: N801 - reads as the statement that it is

@@ -1,12 +1,13 @@
 """The rate algorithm keeps its law for any arrivals; admission gives back whatever it took."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tiffin.errors import ConcurrencyExceeded, Draining, Overloaded, RateLimited, TiffinError
 from tiffin.gateway.admit import Admission
-from tiffin.gateway.limits.gcra import Rate, RateTable
+from tiffin.gateway.limits.gcra import Gcra
 from tiffin.testing.clock import FakeClock
 from tiffin.types.snapshot import Limits, Principal, Snapshot
 
@@ -25,12 +26,14 @@ def snapshot(**tenants: Limits) -> Snapshot:
 def test_no_window_admits_more_than_burst_plus_rate_times_time(
     gaps: list[float], per_minute: int, burst: int
 ) -> None:
-    rate, table, now = Rate.per_minute(per_minute, burst), RateTable(), 0.0
+    rate, now = Gcra(), 0.0
+    rate.set(60 / per_minute, burst)
     admitted: list[float] = []
     for gap in gaps:
         now += gap
-        if table.wait("k", rate, now) == 0:
-            table.spend("k", rate, now)
+        assert (rate.remaining(now) > 0) or rate.wait(now) > -1e-6
+        if rate.wait(now) <= 0:
+            rate.spend(now)
             admitted.append(now)
     for first, start in enumerate(admitted):
         for last in range(first, len(admitted)):
@@ -40,21 +43,32 @@ def test_no_window_admits_more_than_burst_plus_rate_times_time(
 
 @given(per_minute=st.integers(1, 6000), burst=st.integers(1, 50))
 def test_waiting_as_long_as_it_says_is_enough(per_minute: int, burst: int) -> None:
-    rate, table = Rate.per_minute(per_minute, burst), RateTable()
-    for _ in range(burst):
-        assert table.wait("k", rate, 0.0) == 0
-        table.spend("k", rate, 0.0)
-    wait = table.wait("k", rate, 0.0)
+    rate = Gcra()
+    rate.set(60 / per_minute, burst)
+    for left in range(burst, 0, -1):
+        assert rate.remaining(0.0) == left
+        assert rate.wait(0.0) <= 1e-9
+        rate.spend(0.0)
+    wait = rate.wait(0.0)
     assert wait > 0
-    assert table.wait("k", rate, wait + 1e-9) <= 1e-9
+    assert rate.wait(wait + 1e-9) <= 1e-9
 
 
-def test_the_table_forgets_keys_that_are_back_at_their_start() -> None:
-    rate, table = Rate.per_minute(60, 1), RateTable()
-    for n in range(1000):
-        table.spend(f"k{n}", rate, 0.0)
-    table.forget_idle(10.0)
-    assert len(table) == 0
+def test_a_new_snapshot_keeps_what_was_spent_and_forgets_who_is_gone() -> None:
+    clock = FakeClock()
+    admission = Admission(clock, 10)
+    principal = Principal(tenant="t", key="k")
+    with admission.admit(principal, snapshot(t=Limits(requests_per_minute=1, burst=1))):
+        pass
+    later = msgspec.structs.replace(
+        snapshot(t=Limits(requests_per_minute=1, burst=1, concurrency=5)), number=2
+    )
+    with pytest.raises(RateLimited):
+        admission.admit(principal, later)
+    gone = msgspec.structs.replace(snapshot(), number=3)
+    with admission.admit(principal, gone):
+        pass
+    assert not admission._scopes
 
 
 def test_a_refusal_spends_nothing_and_says_when() -> None:
