@@ -33,11 +33,13 @@ admin = true
 """
 
 
-def until(found: Callable[[], T | None], within_s: float = 20.0, what: str = "") -> T:
+def until(
+    found: Callable[[], T | None], within_s: float = 20.0, what: Callable[[], str] = lambda: ""
+) -> T:
     """What `found` returns once it is true; fails after `within_s` seconds."""
     deadline = time.monotonic() + within_s
     while not (value := found()):
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what or found}"
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what()}"
         time.sleep(0.01)
     return value
 
@@ -84,7 +86,7 @@ class Server:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-        until(lambda: not self.children(), what="children end with their supervisor")
+        until(lambda: not self.children(), what=lambda: "children end with their supervisor")
 
     def status(self) -> Status:
         """What the supervisor says runs."""
@@ -108,7 +110,7 @@ class Server:
             ready = process is not None and process.state is State.READY
             return process if ready and process and process.pid != after_pid else None
 
-        return until(found, within_s, f"{name} ready\n{self._explain()}")
+        return until(found, within_s, lambda: f"{name} ready\n{self.explain()}")
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
         """Signal the process of this role or model; returns its pid."""
@@ -141,8 +143,12 @@ class Server:
                 continue
         return found
 
-    def _explain(self) -> str:
-        return self.output.read_text() if self.output.exists() else ""
+    def explain(self) -> str:
+        """What it has printed and logged last, for the message of a failed test."""
+        printed = self.output.read_text() if self.output.exists() else ""
+        log = self.folder.logs / "tiffin.jsonl"
+        lines = log.read_text().splitlines()[-40:] if log.exists() else []
+        return "\n".join((printed, *lines))
 
 
 def body(model: str, text: str, **more: Any) -> dict[str, Any]:

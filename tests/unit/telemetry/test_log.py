@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiffin.telemetry import log
@@ -135,6 +135,7 @@ json_like = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), json_like, max_size=5))
 def test_any_fields_give_one_bounded_line_of_json(fields: dict[str, Any]) -> None:
     line = render(fields)

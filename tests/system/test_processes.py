@@ -1,0 +1,298 @@
+"""Whatever process dies, is stopped or can't start: the service goes on and nothing is left."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.system.conftest import Serve
+from tests.system.server import Server, until
+from tiffin.control.fleet.status import State
+
+# What the issue asks for is 2 s after a gateway's end; the rest is for busy machines.
+GATEWAY_BACK_S = 6.0
+REPLICA_BACK_S = 8.0
+
+SLOW = """
+[models.slow]
+runtime = "echo"
+token_ms = 50
+"""
+TWO = """
+[models.echo]
+runtime = "echo"
+
+[models.busy]
+runtime = "echo"
+spin_ms = 9000
+"""
+BROKEN = """
+[models.echo]
+runtime = "echo"
+
+[models.broken]
+runtime = "echo"
+fail_load = "the weights are upside down"
+"""
+WORDS = "one two three four five six seven eight nine ten"
+
+
+class Load:
+    """Clients that ask again and again from threads, until the context ends."""
+
+    def __init__(self, server: Server, model: str, clients: int = 4) -> None:
+        self.answers: list[int] = []
+        self.broken = 0
+        self._server = server
+        self._model = model
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.answers.append(self._server.chat(self._model, WORDS).status_code)
+            except httpx.TransportError:
+                self.broken += 1
+                self._stop.wait(0.05)
+
+
+@contextmanager
+def answers_again(server: Server, model: str, within_s: float) -> Iterator[None]:
+    """The service answers again at most this long after the block."""
+    yield
+    began = time.monotonic()
+
+    def answered() -> bool:
+        try:
+            return server.chat(model).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    until(answered, within_s, server.explain)
+    assert time.monotonic() - began <= within_s
+
+
+def files(server: Server) -> set[str]:
+    return {path.name for path in server.folder.run.iterdir() if path.suffix != ".tmp"}
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def test_without_models_it_is_ready_at_once(make_server: Serve) -> None:
+    began = time.monotonic()
+    server = make_server("").start()
+    assert server.http.get("/livez").status_code == 200
+    # The bound is 1.5 s on an idle machine.
+    assert time.monotonic() - began < 6.0
+
+
+def test_killing_any_process_again_and_again_leaves_the_service_as_it_was(serve: Serve) -> None:
+    server = serve()
+    server.until_ready("echo")
+    until(lambda: len(server.children()) == 3)
+    before, supervisor = files(server), server.status().pid
+    descriptors = open_files(supervisor)
+    chance = random.Random(7)
+    for role in ("gateway", "echo", "control", "gateway", "echo", "control"):
+        within_s = REPLICA_BACK_S if role == "echo" else GATEWAY_BACK_S
+        with answers_again(server, "echo", within_s):
+            pid = server.kill(role)
+        server.until_ready(role, after_pid=pid)
+        time.sleep(chance.random() * 0.2)
+    until(lambda: files(server) == before, what=lambda: f"{before}, not {files(server)}")
+    until(lambda: open_files(supervisor) <= descriptors)
+    assert len(server.children()) == 3
+
+
+@pytest.mark.parametrize("role", ["gateway", "echo", "control"])
+def test_killing_a_process_under_load_costs_at_most_what_it_was_doing(
+    serve: Serve, role: str
+) -> None:
+    server = serve()
+    server.until_ready("echo")
+    chance = random.Random(role)
+    with Load(server, "echo") as load:
+        until(lambda: len(load.answers) > 20)
+        for _ in range(2):
+            time.sleep(chance.random() * 0.3)
+            pid = server.kill(role)
+            server.until_ready(role, after_pid=pid)
+            answered = len(load.answers)
+            until(lambda: load.answers[answered:].count(200) > 20)  # noqa: B023 - called here
+    if role == "control":
+        assert load.broken == 0
+        assert set(load.answers) == {200}
+    if role == "gateway":
+        assert load.broken <= 2 * 4
+    assert server.chat("echo").status_code == 200
+    assert len(server.children()) == 3
+
+
+def test_a_stream_whose_replica_dies_ends_in_an_error_not_as_if_complete(serve: Serve) -> None:
+    server = serve(SLOW)
+    server.until_ready("slow")
+    events = server.stream("slow", WORDS * 10)
+    next(events)
+    server.kill("slow")
+    rest = list(events)
+    assert "error" in json.loads(rest[-1])
+    assert "[DONE]" not in rest
+
+
+def test_killing_the_supervisor_leaves_nothing_running_and_the_next_start_goes_on(
+    serve: Serve,
+) -> None:
+    server = serve()
+    server.until_ready("echo")
+    with Load(server, "echo") as load:
+        until(lambda: len(load.answers) > 20)
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+        until(lambda: not server.children(), within_s=5.0)
+    assert files(server)
+    server.start()
+    server.until_ready("echo")
+    assert server.chat("echo").status_code == 200
+    assert server.stop() == 0
+    assert files(server) == set()
+
+
+def test_a_stopped_replica_is_replaced_and_a_busy_one_is_not(serve: Serve) -> None:
+    server = serve(TWO)
+    busy = server.until_ready("busy")
+    server.until_ready("echo")
+    answers: list[int] = []
+    asking = threading.Thread(target=lambda: answers.append(server.chat("busy").status_code))
+    asking.start()
+    stopped = server.kill("echo", signal.SIGSTOP)
+    began = time.monotonic()
+    server.until_ready("echo", after_pid=stopped, within_s=10.0)
+    assert time.monotonic() - began <= 10.0
+    assert server.chat("echo").status_code == 200
+    asking.join()
+    assert answers == [200]
+    after = server.find("busy")
+    assert after is not None
+    assert (after.pid, after.restarts) == (busy.pid, 0)
+
+
+def test_a_second_start_on_the_same_folder_is_refused_and_harms_nothing(serve: Serve) -> None:
+    server = serve()
+    second = server.spawn()
+    assert second.wait(20) != 0
+    assert f"pid {server.status().pid}" in server.output.read_text()
+    assert str(server.folder.root) in server.output.read_text()
+    server.until_ready("echo")
+    assert server.chat("echo").status_code == 200
+
+
+def test_a_taken_port_is_refused_with_the_mend(serve: Serve, make_server: Serve) -> None:
+    taken = serve().status().address.rpartition(":")[2]
+    second = make_server()
+    text = second.config.read_text().replace("port = 0", f"port = {taken}")
+    second.config.write_text(text)
+    assert second.spawn().wait(20) != 0
+    assert "TIFFIN__SERVER__PORT" in second.output.read_text()
+    assert second.children() == []
+
+
+def test_term_lets_running_streams_finish(serve: Serve) -> None:
+    server = serve(SLOW)
+    server.until_ready("slow")
+    events = server.stream("slow", WORDS)
+    next(events)
+    assert server.process is not None
+    server.process.send_signal(signal.SIGTERM)
+    rest = list(events)
+    assert rest[-1] == "[DONE]"
+    assert server.process.wait(20) == 0
+    assert files(server) == set()
+    assert server.children() == []
+
+
+def test_a_second_interrupt_ends_everything_at_once(serve: Serve) -> None:
+    server = serve(SLOW)
+    server.until_ready("slow")
+    events = server.stream("slow", WORDS * 100)
+    next(events)
+    assert server.process is not None
+    server.process.send_signal(signal.SIGINT)
+    until(lambda: "stopping" in server.output.read_text())
+    began = time.monotonic()
+    server.process.send_signal(signal.SIGINT)
+    with contextlib.suppress(httpx.TransportError):
+        assert "[DONE]" not in list(events)
+    server.process.wait(20)
+    assert time.monotonic() - began < 5.0
+    assert server.children() == []
+
+
+def test_a_model_that_cant_load_harms_no_other(serve: Serve) -> None:
+    server = serve(BROKEN)
+    server.until_ready("echo")
+    until(lambda: (found := server.find("broken")) and found.state is State.FAILED)
+    broken = server.find("broken")
+    assert broken is not None
+    assert "upside down" in broken.reason
+    answer = server.chat("broken")
+    assert answer.status_code >= 500
+    assert server.chat("echo").status_code == 200
+
+
+def test_requests_need_no_control_and_their_accounts_arrive_when_it_is_back(serve: Serve) -> None:
+    server = serve()
+    server.until_ready("echo")
+    database = server.folder.database
+    aside = database.with_name("aside")
+    database.rename(aside)
+    database.mkdir()
+    server.kill("control")
+    until(lambda: (p := server.find("control")) and p.restarts >= 3)
+    assert [server.chat("echo").status_code for _ in range(5)] == [200] * 5
+    database.rmdir()
+    aside.rename(database)
+    server.until_ready("control")
+
+
+def test_a_lost_terminal_stops_the_server(make_server: Serve) -> None:
+    server = make_server()
+    leader, follower = os.openpty()
+    program = (
+        "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    serving = [sys.executable, "-m", "tiffin.cli.main", "serve", "-c", str(server.config)]
+    server.process = subprocess.Popen(
+        [sys.executable, "-c", program, *serving],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    server.until_ready("gateway")
+    os.close(leader)
+    assert server.process.wait(20) == 0
+    assert server.children() == []
