@@ -91,8 +91,10 @@ def _addresses(text: str) -> Iterator[Found]:
             yield Found(match.start(), match.end(), "upi")
 
 
+# Outside of words; the letter of an escape in quoted text is none of the word after it.
+_APART = r"(?:(?<!\w)|(?<=\\[nrtbf]))"
 # The fourth letter says whose it is: person, company, trust and so on.
-_PAN = re.compile(r"(?<!\w)[A-Za-z]{3}[ABCEFGHJKLPTabcefghjklpt][A-Za-z][0-9]{4}[A-Za-z](?!\w)")
+_PAN = re.compile(_APART + r"[A-Za-z]{3}[ABCEFGHJKLPTabcefghjklpt][A-Za-z][0-9]{4}[A-Za-z](?!\w)")
 _HEX = re.compile(r"[0-9a-f]+")
 
 
@@ -105,8 +107,8 @@ def _pans(text: str) -> Iterator[Found]:
 
 _DASH = "[ -]"
 _GAP = "[ .()-]{0,2}"
-# Outside of words, exponents and decimals.
-_BEGIN = r"(?<!\w)(?<!\w\+)(?<!\d\.)"
+# Outside of exponents and decimals.
+_BEGIN = rf"{_APART}(?<!\w\+)(?<!\d\.)"
 _END = r"(?!\w|\.\d)"
 
 _CARD_AND_CODE = rf"\d{{4}}(?:{_DASH}\d{{4}}){{3}}{_DASH}\d{{3}}"
