@@ -83,12 +83,29 @@ class Replica:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def start(self, queue: int) -> None:
-        """Load and run a real inference; ready afterwards. Raises `LoadFailed`."""
+    async def load(self, queue: int) -> None:
+        """Load the model; raises `LoadFailed`."""
         self.capabilities = await self.runtime.load()
         self.lanes = Lanes(self.capabilities.slots, queue, self.clock)
         self._enter(Phase.WARMING)
-        await self._warm_up()
+
+    async def warm_up(self) -> None:
+        """Run a real inference the way of all others; ready afterwards. Raises `LoadFailed`."""
+        request: ChatRequest | CompletionRequest
+        if self.capabilities.chat:
+            message = Message(role="user", content="Hello")
+            request = ChatRequest(
+                model="", messages=[message], max_completion_tokens=WARM_UP_TOKENS
+            )
+        else:
+            request = CompletionRequest(model="", prompt="Hello", max_tokens=WARM_UP_TOKENS)
+        try:
+            prompts = await self.runtime.prepare(request)
+            async with Answer(self, prompts, 1, Context()) as answer:
+                async for _ in answer:
+                    pass
+        except TiffinError as error:
+            raise LoadFailed(f"the warm-up failed: {error.message}") from error
         self._enter(Phase.READY)
 
     async def prepare(
@@ -144,25 +161,6 @@ class Replica:
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
         self.progress.phase(phase)
-
-    async def _warm_up(self) -> None:
-        request: ChatRequest | CompletionRequest
-        if self.capabilities.chat:
-            message = Message(role="user", content="Hello")
-            request = ChatRequest(
-                model="", messages=[message], max_completion_tokens=WARM_UP_TOKENS
-            )
-        else:
-            request = CompletionRequest(model="", prompt="Hello", max_tokens=WARM_UP_TOKENS)
-        try:
-            prompts = await self.runtime.prepare(request)
-            async with Answer(self, prompts, 1, Context()) as answer:
-                async for _ in answer:
-                    pass
-        except LoadFailed:
-            raise
-        except TiffinError as error:
-            raise LoadFailed(f"the warm-up failed: {error.message}") from error
 
 
 class Answer:
