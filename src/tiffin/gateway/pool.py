@@ -100,8 +100,8 @@ class Visit:
 
     async def __aenter__(self) -> Reply:
         await self._station.take(self._call.deadline)
-        exchange = self._station.backend.start(self._call)
         try:
+            exchange = self._station.backend.start(self._call)
             reply = await exchange.__aenter__()
         except BaseException:
             self._station.give()
