@@ -7,11 +7,13 @@ stream's first byte of content. Before it another target may be tried; after it,
 from dataclasses import dataclass
 from types import TracebackType
 
+from tiffin.dialects.openai.answer_text import answer_text
 from tiffin.dialects.openai.errors import error_from_reply
 from tiffin.dialects.openai.requests import encode
 from tiffin.dialects.openai.usage import StreamScanner, usage_of_whole
 from tiffin.errors import TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
+from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.pool import Pool, Visit
 from tiffin.ports.backend import Call, Reply
 from tiffin.ports.clock import Clock
@@ -22,6 +24,8 @@ MAX_ANSWER_BYTES = 67_108_864
 MAX_ERROR_BYTES = 65_536
 # What a stream may hold back before its first content; a role chunk and a comment are far less.
 MAX_BEFORE_COMMIT_BYTES = 262_144
+# What an answer may have where a guard must see all of it before any goes out.
+MAX_GUARDED_BYTES = 8_388_608
 
 
 @dataclass(slots=True)
@@ -55,10 +59,22 @@ class Answer:
 class Attempts:
     """Entering finds an answer or raises the reason there is none; leaving stops the work."""
 
-    __slots__ = ("_account", "_clock", "_pool", "_run", "_started", "_target", "_visit")
+    __slots__ = (
+        "_account",
+        "_clock",
+        "_guards",
+        "_pool",
+        "_run",
+        "_started",
+        "_target",
+        "_visit",
+    )
 
-    def __init__(self, pool: Pool, run: Run, account: Account, clock: Clock) -> None:
+    def __init__(
+        self, pool: Pool, guards: Guards, run: Run, account: Account, clock: Clock
+    ) -> None:
         self._pool = pool
+        self._guards = guards
         self._run = run
         self._account = account
         self._clock = clock
@@ -125,22 +141,34 @@ class Attempts:
             return await self._until_content(target, reply)
         body = await reply.read_all(MAX_ANSWER_BYTES)
         account.usage = usage_of_whole(body)
+        self._guard_out(body)
         return Answer(target, body, reply, None)
 
     async def _until_content(self, target: Target, reply: Reply) -> Answer:
         trusted = target.kind != "remote"
         scanner = StreamScanner(keep_usage=self._run.keep_usage, trusted=trusted)
+        guarded = self._guards.checks_output(self._run.plan.guard)
+        limit = MAX_GUARDED_BYTES if guarded else MAX_BEFORE_COMMIT_BYTES
         first = b""
-        while not scanner.content and not scanner.done:
+        while not scanner.done and (guarded or not scanner.content) and len(first) <= limit:
             data = await reply.read()
             first += scanner.feed(data)
             if scanner.error is not None:
                 raise scanner.error
             if not data and not scanner.done:
-                raise UpstreamFailed(f"'{target.model}' ended its stream before any content")
-            if len(first) > MAX_BEFORE_COMMIT_BYTES:
-                break
+                raise UpstreamFailed(f"'{target.model}' ended its stream before it was complete")
+        if guarded:
+            self._account.usage = scanner.usage
+            if not scanner.done:
+                raise UpstreamFailed(f"the answer is over the {limit} bytes that can be guarded")
+            self._guard_out(first)
         return Answer(target, first, reply, scanner)
+
+    def _guard_out(self, body: bytes) -> None:
+        """The guard of answers, before anything of one goes out; raises `Blocked`."""
+        run = self._run
+        if self._guards.checks_output(run.plan.guard):
+            self._guards.check_output(run.plan.guard, answer_text(body, streaming=run.streaming))
 
     def _headers(self, target: Target) -> bytes:
         account, run = self._account, self._run

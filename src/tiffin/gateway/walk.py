@@ -87,8 +87,11 @@ class Walk:
                 run = self._run(exchange, operation, request, plan, principal, account)
                 with stages.cache.look_up(run, delivery) as found:
                     if not found:
-                        async with Attempts(stages.pool, run, account, self._clock) as answer:
+                        async with self._attempts(run, account) as answer:
                             await send_answer(delivery, answer)
+
+    def _attempts(self, run: Run, account: Account) -> Attempts:
+        return Attempts(self._stages.pool, self._stages.guards, run, account, self._clock)
 
     def _run(
         self,

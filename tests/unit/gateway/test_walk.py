@@ -21,10 +21,12 @@ from tiffin.gateway.pool import Pool
 from tiffin.gateway.walk import OPERATIONS, Stages, Walk
 from tiffin.ports.backend import Call, Reply
 from tiffin.ports.exchange import Exchange
+from tiffin.ports.guard import Finding
 from tiffin.telemetry.events import Closed, Opened, Outcome
 from tiffin.telemetry.metrics import Meter
 from tiffin.testing.exchange import FakeExchange, answered, events_of, json_of
-from tiffin.types.snapshot import Limits, Plan, Principal, Snapshot, Target
+from tiffin.types.snapshot import GuardPolicy, Limits, Plan, Principal, Snapshot, Target
+from tiffin.types.text import TextRequest
 
 KEY = "sk-test-key-000000000000"
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
@@ -378,6 +380,32 @@ async def test_the_cache_replays_to_the_same_tenant_only() -> None:
     assert len(backend.calls) == 2
     await shop.ask(temperature=0.5)
     assert len(backend.calls) == 3
+    shop.settled()
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("breaks", [True, False], ids=["broken guard", "finding"])
+async def test_a_guard_of_answers_sees_all_before_anything_goes_out(
+    streaming: bool, breaks: bool
+) -> None:
+    class NoWords:
+        checks_output = True
+
+        def check_input(self, request: TextRequest) -> None:
+            return None
+
+        def check_output(self, text: str) -> Finding | None:
+            if breaks:
+                raise ZeroDivisionError
+            return Finding(what="words") if text in ("word word ", "hi") else None
+
+    shop = Shop(ScriptedBackend(stream(*GOOD) if streaming else whole()), guard="g")
+    guards = Guards({"words": NoWords})
+    guards.adopt(msgspec.structs.replace(shop.snapshot, guards={"g": GuardPolicy(kind="words")}))
+    shop.walk._stages.guards = guards
+    got = await shop.ask(stream=streaming)
+    assert (got.status, json_of(got)["error"]["code"]) == (400, "content_filter")
+    assert shop.ledger.last.usage.completion_tokens == 2
     shop.settled()
 
 
