@@ -9,11 +9,12 @@ a colon that only the re-encoding shows; a body with such an escape is read agai
 
 import json
 import re
+from math import isfinite
 from typing import Any
 
 import msgspec
 
-from tiffin.dialects.openai.faults import malformed, violation
+from tiffin.dialects.openai.faults import malformed, shown, violation
 from tiffin.errors import MalformedBody
 from tiffin.types.text import (
     ChatRequest,
@@ -50,10 +51,10 @@ def decode(kind: str, body: bytes) -> TextRequest:
     if len(body) > COUNTED_FROM_BYTES:
         _refuse_too_many_containers(body)
     try:
-        request = _DECODERS[kind].decode(body)
+        request = _read(kind, body)
         canonical = _ENCODER.encode(request)
         if body.count(b":") != canonical.count(b":") or b"\\u003" in body:
-            _refuse_duplicate_keys(body)
+            _tree(body)
     except msgspec.ValidationError as error:
         raise violation(error, KINDS[kind]) from None
     except msgspec.DecodeError as error:
@@ -71,19 +72,48 @@ def encode(request: TextRequest, *, model: str) -> bytes:
     return _ENCODER.encode(msgspec.structs.replace(request, model=model))
 
 
-def _refuse_duplicate_keys(body: bytes) -> None:
-    """The exact check: read the body again and look at every object's keys."""
-    json.loads(body, object_pairs_hook=_unique)
+def _read(kind: str, body: bytes) -> TextRequest:
+    try:
+        return _DECODERS[kind].decode(body)
+    except msgspec.ValidationError as error:
+        if "got `float`" not in str(error):
+            raise
+        wrong = error
+    # To JSON Schema, and to clients that only have one kind of number, 1.0 is an integer.
+    try:
+        whole = _ENCODER.encode(_tree(body))
+    except ValueError:  # the rest isn't JSON either; what was found first is said
+        raise wrong from None
+    return _DECODERS[kind].decode(whole)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> None:
-    if len({name for name, _ in pairs}) == len(pairs):
-        return
-    seen = set()
-    for name, _ in pairs:
-        if name in seen:
-            raise MalformedBody(f"the key '{name[:80]}' is given twice in one object")
-        seen.add(name)
+def _tree(body: bytes) -> Any:
+    """The exact, slow reading: raises `MalformedBody` where an object has a key twice."""
+    return json.loads(
+        body, object_pairs_hook=_unique, parse_float=_number, parse_constant=_refuse_constant
+    )
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise MalformedBody(f"the key '{shown(name)}' is given twice in one object")
+            seen.add(name)
+    return found
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError("out of range")
+    return int(value) if value.is_integer() else value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _refuse_too_many_containers(body: bytes) -> None:

@@ -32,9 +32,7 @@ from tiffin.types.text import (
 MAX_SCHEMA_BYTES = 65_536
 MAX_SCHEMAS_BYTES = 262_144
 MAX_SCHEMA_DEPTH = 64
-MAX_PROMPTS = 128
-# All prompts' choices together.
-MAX_ANSWERS = 128
+MAX_PROMPTS = 16
 
 
 def validate(request: TextRequest, *, unsupported: frozenset[str] = LOCAL_UNSUPPORTED) -> None:
@@ -69,15 +67,11 @@ def _chat(request: ChatRequest, unsupported: frozenset[str]) -> None:
 
 
 def _completion(request: CompletionRequest, unsupported: frozenset[str]) -> None:
-    prompts = _prompts(request.prompt)
+    _prompts(request.prompt)
     if is_everyday(request):
         return
     refuse_unsupported(request, unsupported)
     choices = request.n or 1
-    if prompts * choices > MAX_ANSWERS:
-        raise SchemaViolation(
-            f"prompts times 'n' must be at most {MAX_ANSWERS}, not {prompts * choices}", param="n"
-        )
     if request.best_of is not None and request.best_of != choices:
         if request.best_of < choices:
             raise SchemaViolation("'best_of' must be at least 'n'", param="best_of")
@@ -135,12 +129,11 @@ def _logit_bias(bias: dict[str, float] | None) -> None:
             raise SchemaViolation("every key of 'logit_bias' is a token's id", param="logit_bias")
 
 
-def _prompts(prompt: str | list[Any]) -> int:
-    """How many prompts these are; raises where one is empty or they aren't of one kind."""
+def _prompts(prompt: str | list[Any]) -> None:
     if not prompt:
         raise SchemaViolation("'prompt' must not be empty", param="prompt")
     if isinstance(prompt, str):
-        return 1
+        return
     kind = type(prompt[0])
     if any(type(item) is not kind for item in prompt):
         raise SchemaViolation(
@@ -148,13 +141,12 @@ def _prompts(prompt: str | list[Any]) -> int:
             param="prompt",
         )
     if kind is int:
-        return 1
+        return
     if len(prompt) > MAX_PROMPTS:
         raise SchemaViolation(f"'prompt' must have at most {MAX_PROMPTS} prompts", param="prompt")
     for index, item in enumerate(prompt):
         if not item:
             raise SchemaViolation(f"'prompt[{index}]' must not be empty", param=f"prompt[{index}]")
-    return len(prompt)
 
 
 def _response_format(wanted: ResponseFormat) -> None:

@@ -1,0 +1,294 @@
+"""The schemas of the OpenAPI document: generated from the types, with what spans fields added.
+
+They describe what every model accepts. What only some remote models honour is left out.
+"""
+
+from typing import Any
+
+import msgspec
+
+from tiffin.dialects.openai.conversation import ROLES
+from tiffin.dialects.openai.errors import TABLE
+from tiffin.dialects.openai.models import Model, ModelList
+from tiffin.dialects.openai.parameters import LOCAL_UNSUPPORTED, NEUTRAL
+from tiffin.dialects.openai.validate import MAX_PROMPTS
+from tiffin.types.text import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    TokenizeRequest,
+)
+
+Schema = dict[str, Any]
+
+REF = "#/components/schemas/"
+
+# A limit that is beyond what a body can hold says nothing.
+_MAX_TOLD_ITEMS = 10_000
+
+
+def ref(name: str) -> Schema:
+    """A reference to a schema of the document."""
+    return {"$ref": REF + name}
+
+
+def request_schemas() -> dict[str, Schema]:
+    """Every request and what is in it, by name."""
+    _, found = msgspec.json.schema_components(
+        [ChatRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest, Model, ModelList],
+        ref_template=REF + "{name}",
+    )
+    for schema in found.values():
+        _simplify(schema)
+    _keep_supported(found["ChatRequest"])
+    _keep_supported(found["CompletionRequest"])
+    found["Part"] = _closed({"type": {"const": "text"}, "text": {"type": "string"}})
+    found["Message"] = _message(found["Message"]["properties"])
+    _amend_tools(found)
+    _amend_chat(found["ChatRequest"])
+    _amend_completion(
+        found["CompletionRequest"], found["DetokenizeRequest"]["properties"]["tokens"]
+    )
+    found["TokenizeRequest"] = _tokenize(found["TokenizeRequest"])
+    return found
+
+
+def _simplify(schema: Schema) -> None:
+    """Leave out what says nothing: defaults that are null, and limits beyond any body."""
+    if schema.get("maxItems", 0) > _MAX_TOLD_ITEMS:
+        del schema["maxItems"]
+    if schema.get("default", 0) is None:
+        del schema["default"]
+    for value in list(schema.values()):
+        for inner in value if isinstance(value, list) else [value]:
+            if isinstance(inner, dict):
+                _simplify(inner)
+
+
+def _keep_supported(schema: Schema) -> None:
+    for name in list(schema["properties"]):
+        if name not in LOCAL_UNSUPPORTED:
+            continue
+        if name in NEUTRAL:
+            schema["properties"][name] = {"enum": [*NEUTRAL[name], None]}
+        else:
+            del schema["properties"][name]
+
+
+def _closed(properties: Schema, *optional: str) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+
+
+def _message(fields: Schema) -> Schema:
+    text: Schema = {"anyOf": fields["content"]["anyOf"][:2]}
+    calls: Schema = fields["tool_calls"]["anyOf"][0]
+    name = {"name": fields["name"]}
+    asked = [role for role in ROLES if role not in ("assistant", "tool")]
+    says = {"role": {"const": "assistant"}, "content": text}
+    no_calls: Schema = {"anyOf": [{**calls, "maxItems": 0}, {"type": "null"}]}
+    return {
+        "description": "One turn of a conversation; what it carries depends on its role.",
+        "anyOf": [
+            _closed({"role": {"enum": asked}, "content": text, **name}, "name"),
+            _closed({**says, "tool_calls": no_calls, **name}, "tool_calls", "name"),
+            _closed(
+                {
+                    "role": {"const": "assistant"},
+                    "content": fields["content"],
+                    "tool_calls": {**calls, "minItems": 1},
+                    **name,
+                },
+                "content",
+                "name",
+            ),
+            _closed(
+                {
+                    "role": {"const": "tool"},
+                    "content": text,
+                    "tool_call_id": fields["tool_call_id"]["anyOf"][0],
+                    **name,
+                },
+                "name",
+            ),
+        ],
+    }
+
+
+def _amend_tools(found: dict[str, Schema]) -> None:
+    function = {"const": "function"}
+    found["ToolCall"]["properties"]["type"] = function
+    found["Tool"]["properties"]["type"] = function
+    fields = found["Function"]["properties"]
+    fields["strict"] = {"enum": [False, None]}
+    schema = {"type": "object", "properties": {"type": {"const": "object"}}}
+    fields["parameters"] = {"anyOf": [schema, {"type": "null"}]}
+    named = found["JsonSchema"]
+    named["properties"]["schema"] = {"type": "object"}
+    named["required"].append("schema")
+    found["ResponseFormat"] = {
+        "anyOf": [
+            _closed(
+                {"type": {"enum": ["text", "json_object"]}, "json_schema": {"type": "null"}},
+                "json_schema",
+            ),
+            _closed({"type": {"const": "json_schema"}, "json_schema": ref("JsonSchema")}),
+        ]
+    }
+    found["StreamOptions"]["properties"]["include_obfuscation"] = {"enum": [False, None]}
+
+
+def _amend_chat(chat: Schema) -> None:
+    fields = chat["properties"]
+    name = {"type": "string", "description": "The name of one of `tools`."}
+    fields["tool_choice"] = {
+        "anyOf": [
+            {"enum": ["none", "auto", "required"]},
+            _closed({"type": {"const": "function"}, "function": _closed({"name": name})}),
+            {"type": "null"},
+        ]
+    }
+    chat["allOf"] = [
+        _needs("stream_options", "stream", {"const": True}),
+        _needs("top_logprobs", "logprobs", {"const": True}),
+        _needs("tool_choice", "tools", {"type": "array"}),
+        {"anyOf": [_absent("max_tokens"), _absent("max_completion_tokens")]},
+    ]
+
+
+def _amend_completion(completion: Schema, tokens: Schema) -> None:
+    fields = completion["properties"]
+    ids = {**tokens, "minItems": 1}
+    several = {"type": "array", "minItems": 1, "maxItems": MAX_PROMPTS}
+    text = {"type": "string", "minLength": 1}
+    fields["prompt"] = {
+        "anyOf": [
+            text,
+            {**several, "items": text},
+            ids,
+            {**several, "items": ids},
+        ]
+    }
+    echoes_not: Schema = {"properties": {"echo": {"enum": [False, None]}}}
+    completion["allOf"] = [
+        _needs("stream_options", "stream", {"const": True}),
+        {"anyOf": [echoes_not, _absent("logprobs")]},
+    ]
+
+
+def _tokenize(schema: Schema) -> Schema:
+    fields = schema["properties"]
+    options = {name: fields[name] for name in ("model", "add_special_tokens", "return_token_strs")}
+    either = {
+        "prompt": {"type": "string"},
+        "messages": fields["messages"]["anyOf"][0],
+        "tools": fields["tools"],
+    }
+    optional = ("add_special_tokens", "return_token_strs", "tools")
+    return {
+        "description": schema["description"],
+        "anyOf": [
+            _closed({**options, "prompt": either["prompt"]}, *optional),
+            _closed(
+                {**options, "messages": either["messages"], "tools": either["tools"]}, *optional
+            ),
+        ],
+    }
+
+
+def _absent(name: str) -> Schema:
+    return {"properties": {name: {"type": "null"}}}
+
+
+def _needs(name: str, other: str, value: Schema) -> Schema:
+    """A field may be given only where another has this value."""
+    return {"anyOf": [_absent(name), {"properties": {other: value}, "required": [other]}]}
+
+
+def reply_schemas() -> dict[str, Schema]:
+    """Every answer, by name; remote models may add fields."""
+    count: Schema = {"type": "integer", "minimum": 0}
+    usage = _open(
+        {
+            "prompt_tokens": count,
+            "completion_tokens": count,
+            "total_tokens": count,
+            "prompt_tokens_details": {"anyOf": [_open({"cached_tokens": count}), {"type": "null"}]},
+            "tiffin": _open({"queue_ns": count, "device_ns": count}),
+        },
+        "prompt_tokens_details",
+        "tiffin",
+    )
+    index = {"index": count, "finish_reason": {"type": ["string", "null"]}}
+    maybe: Schema = {"type": ["object", "null"]}
+    message = _open(
+        {
+            "role": {"const": "assistant"},
+            "content": {"type": ["string", "null"]},
+            "tool_calls": {"type": ["array", "null"], "items": ref("ToolCall")},
+        },
+        "tool_calls",
+    )
+    nullable_usage: Schema = {"anyOf": [ref("Usage"), {"type": "null"}]}
+    return {
+        "Usage": usage,
+        "ChatCompletion": _answer(
+            "chat.completion", {**index, "message": message, "logprobs": maybe}, ref("Usage")
+        ),
+        "ChatCompletionChunk": _answer(
+            "chat.completion.chunk",
+            {**index, "delta": {"type": "object"}, "logprobs": maybe},
+            nullable_usage,
+            "usage",
+        ),
+        "Completion": _answer(
+            "text_completion",
+            {**index, "text": {"type": "string"}, "logprobs": maybe},
+            nullable_usage,
+            "usage",
+        ),
+        "Tokens": _open(
+            {"tokens": {"type": "array", "items": count}, "count": count, "max_model_len": count},
+            "max_model_len",
+        ),
+        "Text": _open({"prompt": {"type": "string"}}),
+        "Health": _open({"status": {"type": "string"}}),
+        "Error": _open(
+            {
+                "error": _open(
+                    {
+                        "message": {"type": "string"},
+                        "type": {"type": "string"},
+                        "param": {"type": ["string", "null"]},
+                        "code": {"enum": sorted({shape.code for shape in TABLE.values()})},
+                    }
+                )
+            }
+        ),
+    }
+
+
+def _open(properties: Schema, *optional: str) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+    }
+
+
+def _answer(kind: str, choice: Schema, usage: Schema, *optional: str) -> Schema:
+    return _open(
+        {
+            "id": {"type": "string"},
+            "object": {"const": kind},
+            "created": {"type": "integer"},
+            "model": {"type": "string"},
+            "choices": {"type": "array", "items": _open(choice, "logprobs")},
+            "usage": usage,
+        },
+        *optional,
+    )
