@@ -8,11 +8,13 @@ writer's life. A line that couldn't be written whole is cut off by `~` and a new
 
 import contextlib
 import os
+import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -30,8 +32,10 @@ _CUT = b"~\n"
 _MARK = b"~"
 _HEADROOM_BYTES = 1 << 20
 _LOOK_S = 0.1
+_SENSELESS = (ValueError, struct.error, msgspec.MsgspecError)
 
 Write = Callable[[int, bytes], int]
+E = TypeVar("E")
 
 
 class Journal:
@@ -162,7 +166,7 @@ class Journal:
 
     def _weigh(self) -> None:
         """Compare all journals with the bound; say at which size of the segment to look again."""
-        total = sum(size for _, size in _sizes(self._folder))
+        total = total_bytes(self._folder)
         room = self._total_bytes - total
         if room <= 0:
             self._fault = f"{total} bytes of journals wait for control, the bound is reached"
@@ -186,6 +190,7 @@ class Journal:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = epochs.hold(self._folder / (self._epoch + LOCK_SUFFIX))
         if self._fd < 0:
+            self._segment = max(segments(self._folder).get(self._epoch, []), default=0)
             self._begin_segment()
         if self._torn and not self._append(b""):
             return
@@ -198,10 +203,10 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Generic[E]):
     """Consecutive whole lines of a segment: their events, where the next begins, lines lost."""
 
-    events: list[Event]
+    events: list[E]
     offset: int
     torn: int
 
@@ -224,11 +229,24 @@ def segments(folder: Path) -> dict[str, list[int]]:
     return {epoch: sorted(numbers) for epoch, numbers in sorted(found.items())}
 
 
-def read(path: Path, offset: int, max_bytes: int = 4 << 20) -> Stretch:
+def total_bytes(folder: Path) -> int:
+    """How much all segments of a folder come to."""
+    total = 0
+    for entry in os.scandir(folder):
+        if entry.name.endswith(SUFFIX):
+            with contextlib.suppress(FileNotFoundError):
+                total += entry.stat().st_size
+    return total
+
+
+def read(
+    path: Path, offset: int, decode: Callable[[bytes], E], max_bytes: int = 4 << 20
+) -> Stretch[E]:
     """The whole lines from an offset on; a line without its newline is left for later.
 
-    Lines with a wrong checksum or without sense are counted and left out. No events and an
-    unchanged offset mean that there is nothing more to read now. Raises `OSError`.
+    `decode` makes an event of a line's JSON. Lines with a wrong checksum or without sense are
+    counted and left out. No events and an unchanged offset mean that there is nothing more to read
+    now. Raises `OSError`.
     """
     with path.open("rb") as file:
         file.seek(offset)
@@ -238,27 +256,40 @@ def read(path: Path, offset: int, max_bytes: int = 4 << 20) -> Stretch:
         # No line of ours is that long: garbage, passed over piece by piece.
         too_long = len(chunk) == max_bytes
         return Stretch([], offset + len(chunk) if too_long else offset, int(too_long))
-    events: list[Event] = []
-    torn = 0
-    for line in chunk[: end - 1].split(b"\n"):
-        body = line[9:]
-        try:
-            if crc32(body) != int(line[:8], 16):
-                torn += 1
-                continue
-            events.append(_decode(body))
-        except (ValueError, msgspec.MsgspecError):
-            torn += line != _MARK
+    lines = chunk[: end - 1].split(b"\n")
+    events = _sound(lines, decode)
+    if events is not None:
+        return Stretch(events, offset + end, 0)
+    events, torn = _salvage(lines, decode)
     return Stretch(events, offset + end, torn)
 
 
-def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    for entry in os.scandir(folder):
-        if entry.name.endswith(SUFFIX):
-            try:
-                yield entry.name, entry.stat().st_size
-            except FileNotFoundError:
+def _sound(lines: list[bytes], decode: Callable[[bytes], E]) -> list[E] | None:
+    """The events of lines that are all as they were written; None where one isn't.
+
+    The same as `_salvage` on such lines in half the time: control reads behind every request.
+    """
+    bodies = [line[9:] for line in lines]
+    try:
+        sums = bytes.fromhex(b"".join([line[:8] for line in lines]).decode())
+        if struct.unpack(f">{len(lines)}I", sums) != tuple(map(crc32, bodies)):
+            return None
+        return list(map(decode, bodies))
+    except _SENSELESS:
+        return None
+
+
+def _salvage(lines: list[bytes], decode: Callable[[bytes], E]) -> tuple[list[E], int]:
+    """The events of the lines that are sound, and how many others were no mere marks."""
+    events: list[E] = []
+    torn = 0
+    for line in lines:
+        body = line[9:]
+        try:
+            if crc32(body) == int(line[:8], 16):
+                events.append(decode(body))
                 continue
-
-
-_decode = msgspec.json.Decoder(Opened | Closed).decode
+        except _SENSELESS:
+            pass
+        torn += line != _MARK
+    return events, torn
