@@ -159,6 +159,8 @@ class Replica:
         return True
 
     def _enter(self, phase: Phase) -> None:
+        if self.phase is Phase.DRAINING:
+            return
         self.phase = phase
         self.progress.phase(phase)
 

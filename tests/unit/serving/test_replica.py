@@ -274,6 +274,17 @@ async def test_draining_lets_what_runs_finish_and_refuses_what_waits(bench: Benc
         await bench.collect()
 
 
+async def test_draining_while_it_warms_up_stays_draining(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "p")
+    await bench.replica.load(1)
+    await bench.replica.drain(0)
+    with pytest.raises(LoadFailed, match="stopping"):
+        await bench.replica.warm_up()
+    with pytest.raises(Draining):
+        bench.replica.check()
+    bench.progress.close()
+
+
 async def test_what_hasn_t_finished_when_draining_ends_is_broken_off(bench: Bench) -> None:
     bench.runtime.held = True
     running = asyncio.ensure_future(bench.collect())

@@ -1,0 +1,230 @@
+"""A replica's process: a revision verified, loaded, warmed up. `python -m tiffin.app.replica`."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from tiffin.api.http import Edge
+from tiffin.api.replica import ReplicaApi
+from tiffin.api.server import EdgeServer
+from tiffin.app.adapters import runtime_for
+from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
+from tiffin.app.clock import SystemClock
+from tiffin.dialects.openai.errors import error_body, error_headers, status_of
+from tiffin.errors import DigestMismatch, LoadFailed, TiffinError
+from tiffin.ports.exchange import Headers
+from tiffin.serving.measures import Measures
+from tiffin.serving.progress import ProgressFile
+from tiffin.serving.replica import Replica
+from tiffin.telemetry import log
+from tiffin.telemetry.metrics import Meter
+from tiffin.types.paths import DataFolder
+from tiffin.types.snapshot import Deployment
+
+EXIT_MAY_HEAL = 4
+HEARTBEAT_EVERY_S = 0.25
+METRICS_EVERY_S = 0.5
+# The gateway's idle connections are its own to close.
+KEEP_ALIVE_S = 86_400.0
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """`<name>.state.json`: `phase` is loading, warming, ready or failed; then `reason` says why."""
+
+    phase: str = "loading"
+    reason: str = ""
+    load_ms: int = 0
+    warm_ms: int = 0
+    pid: int = 0
+
+
+class _Spec(msgspec.Struct):
+    """What of a model's config section concerns its queue."""
+
+    runtime: str
+    queue: int = 64
+
+
+class ReplicaProcess:
+    """The parts of one replica, put together from its boot value."""
+
+    def __init__(self, boot: Boot, deployment: Deployment) -> None:
+        data = DataFolder(Path(boot.data))
+        self._boot = boot
+        self._deployment = deployment
+        self._spec = msgspec.json.decode(deployment.spec, type=_Spec)
+        self._state_file = data.run / f"{boot.name}.state.json"
+        self._metrics_file = data.metrics / f"replica.{boot.epoch}.json"
+        self._state = State(pid=os.getpid())
+        self._meter = Meter("replica", boot.epoch)
+        self._measures = Measures(self._meter, deployment.model)
+        self._progress = ProgressFile(data.run / f"{boot.name}.progress")
+        self._runtime = runtime_for(self._spec.runtime, deployment)
+        self._replica = Replica(self._runtime, SystemClock(), self._progress, self._measures)
+        self._server = EdgeServer(self._edge())
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> int:
+        """Serve until TERM; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        self._tell()
+        try:
+            async with asyncio.TaskGroup() as group:
+                sock = listen(Path(self._deployment.socket))
+                group.create_task(self._server.run_on(sock))
+                chores = [
+                    group.create_task(every(HEARTBEAT_EVERY_S, self._progress.beat)),
+                    group.create_task(every(METRICS_EVERY_S, self._measure)),
+                ]
+                code = await self._live()
+                self._server.stop()
+                for chore in chores:
+                    chore.cancel()
+            self._measure()
+        finally:
+            await self._runtime.close()
+            self._clear()
+        return code
+
+    async def _live(self) -> int:
+        starting = asyncio.ensure_future(self._start())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done() and (code := starting.result()) != 0:
+                return code
+            await stopping
+            await self._replica.drain(self._boot.server.drain_s)
+        finally:
+            for task in (starting, stopping):
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await starting
+        return 0
+
+    async def _start(self) -> int:
+        """From nothing to ready; the exit code where that can't be."""
+        began = time.monotonic()
+        try:
+            await self._verify()
+            await self._replica.load(self._spec.queue)
+            loaded = time.monotonic()
+            self._tell(phase="warming", load_ms=int((loaded - began) * 1000))
+            await self._replica.warm_up()
+        except Exception as error:  # noqa: BLE001 - whatever the reason, it is told and the process ends
+            return self._failed(error)
+        gc.freeze()
+        self._tell(phase="ready", warm_ms=int((time.monotonic() - loaded) * 1000))
+        log.info("replica ready", load_ms=self._state.load_ms, warm_ms=self._state.warm_ms)
+        return 0
+
+    async def _verify(self) -> None:
+        if not self._deployment.artifact:
+            return
+        from tiffin.adapters.stores.artifacts import verify
+
+        path, digest = Path(self._deployment.artifact), self._deployment.artifact_sha256
+        await asyncio.to_thread(verify, path, digest)
+
+    def _failed(self, error: Exception) -> int:
+        expected = isinstance(error, TiffinError)
+        reason = str(error) if expected else f"{type(error).__name__}: {error}"
+        self._tell(phase="failed", reason=reason)
+        log.error("the replica can't start", reason=reason, exc_info=not expected)
+        return EXIT_PERMANENT if is_permanent(error) else EXIT_MAY_HEAL
+
+    def _tell(self, **changed: object) -> None:
+        self._state = msgspec.structs.replace(self._state, **changed)
+        fresh = self._state_file.with_suffix(".tmp")
+        fresh.write_bytes(msgspec.json.encode(self._state))
+        fresh.replace(self._state_file)
+
+    def _clear(self) -> None:
+        Path(self._deployment.socket).unlink(missing_ok=True)
+        self._progress.close()
+        self._meter.close()
+
+    def _measure(self) -> None:
+        self._measures.look(self._replica)
+        self._meter.write(self._metrics_file)
+
+    def _edge(self) -> Edge:
+        server = self._boot.server
+        # The gateway's canonical encoding may be a little longer than what the client sent.
+        max_body_bytes = 2 * server.max_body_bytes
+        fingerprint = "fp_" + self._deployment.revision.removeprefix("sha256:")[:10]
+        api = ReplicaApi(
+            self._replica, self._meter, fingerprint=fingerprint, max_body_bytes=max_body_bytes
+        )
+        return Edge(
+            handler=api,
+            answer_error=answer_error,
+            max_body_bytes=max_body_bytes,
+            max_header_bytes=server.max_header_bytes,
+            max_headers=server.max_headers,
+            max_connections=server.max_connections,
+            header_timeout_s=server.header_timeout_s,
+            body_timeout_s=server.body_timeout_s,
+            keep_alive_s=KEEP_ALIVE_S,
+        )
+
+
+def is_permanent(error: Exception) -> bool:
+    """Whether starting again can't help: wrong bytes, or a file that this runtime can't load."""
+    if isinstance(error, LoadFailed):
+        cause = error.__cause__
+        retryable = isinstance(cause, TiffinError) and cause.retryable
+        return not retryable and not isinstance(cause, OSError | MemoryError)
+    return isinstance(error, DigestMismatch)
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening unix socket that its owner alone may use."""
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.bind(str(path))
+    path.chmod(0o600)
+    return sock
+
+
+def answer_error(error: TiffinError) -> tuple[int, Headers, bytes]:
+    """An error as a whole response in the OpenAI shape."""
+    headers = [(b"content-type", b"application/json"), *error_headers(error)]
+    return status_of(error), headers, error_body(error)
+
+
+async def every(seconds: float, chore: Callable[[], None]) -> None:
+    """Do something now and again, for ever."""
+    while True:
+        chore()
+        await asyncio.sleep(seconds)
+
+
+async def serve(boot: Boot) -> int:
+    """Run one replica to its end; its exit code."""
+    if boot.deployment is None:
+        raise ValueError("a replica's boot value has a deployment")
+    return await ReplicaProcess(boot, boot.deployment).run()
+
+
+def main() -> None:
+    """Entry of the process."""
+    boot = read_boot(sys.argv)
+    enter(boot)
+    sys.exit(uvloop.run(serve(boot)))
+
+
+if __name__ == "__main__":
+    main()
