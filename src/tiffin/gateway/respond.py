@@ -7,7 +7,6 @@ from tiffin.dialects.openai.usage import StreamScanner
 from tiffin.errors import Draining, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
 from tiffin.gateway.attempts import Answer
-from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply
 from tiffin.ports.exchange import Exchange, Headers
 
 JSON = (b"content-type", b"application/json")
@@ -17,12 +16,16 @@ NO_STORE = (b"cache-control", b"no-cache")
 
 @dataclass(slots=True)
 class Delivery:
-    """How this client gets its answer; `keep` collects what goes out where it may be cached."""
+    """How this client gets its answer.
+
+    `keep` collects what goes out where it may be cached, no more than about `keep_at_most` bytes.
+    """
 
     exchange: Exchange
     account: Account
     headers: Headers
     keep: bytearray | None = None
+    keep_at_most: int = 0
 
 
 async def send_answer(delivery: Delivery, answer: Answer) -> None:
@@ -54,7 +57,7 @@ async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner
                 exchange.write(out)
                 account.streamed = True
                 account.content_sent()
-                if delivery.keep is not None and len(delivery.keep) <= MAX_ENTRY_BYTES:
+                if delivery.keep is not None and len(delivery.keep) <= delivery.keep_at_most:
                     delivery.keep += out
                 await exchange.drain()
             if scanner.error is not None:
@@ -70,16 +73,16 @@ async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner
     exchange.finish()
 
 
-def send_cached(delivery: Delivery, entry: CachedReply) -> None:
+def send_cached(delivery: Delivery, body: bytes, *, streaming: bool) -> None:
     """A kept answer, replayed."""
     exchange, headers = delivery.exchange, [*delivery.headers, (b"x-tiffin-cache", b"hit")]
     delivery.account.status = 200
-    if entry.streaming:
+    if streaming:
         exchange.begin(200, [EVENTS, NO_STORE, *headers])
-        exchange.write(entry.body)
+        exchange.write(body)
         exchange.finish()
     else:
-        exchange.respond(200, [JSON, *headers], entry.body)
+        exchange.respond(200, [JSON, *headers], body)
     delivery.account.content_sent()
 
 

@@ -5,7 +5,7 @@ from types import TracebackType
 from tiffin.dialects.openai.requests import encode
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.attempts import Run
-from tiffin.gateway.cache.exact import CachedReply, ExactCache, cache_key
+from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply, ExactCache, cache_key
 from tiffin.gateway.respond import Delivery, send_cached
 
 CACHED_KINDS = ("chat", "completion")
@@ -51,10 +51,10 @@ class LookUp:
         self._accounts.cache.add((run.plan.name, account.cache))
         if entry is None:
             delivery.headers.append((b"x-tiffin-cache", b"miss"))
-            delivery.keep = bytearray()
+            delivery.keep, delivery.keep_at_most = bytearray(), MAX_ENTRY_BYTES
             return False
         self._hit = True
-        send_cached(delivery, entry)
+        send_cached(delivery, entry.body, streaming=entry.streaming)
         return True
 
     def __exit__(
