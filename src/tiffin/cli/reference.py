@@ -1,5 +1,6 @@
 """The pages of docs/reference, written from the code: `python -m tiffin.cli.reference FOLDER`."""
 
+import ast
 import inspect
 import json
 import re
@@ -13,6 +14,8 @@ import msgspec
 
 from tiffin.cli import template
 from tiffin.config import schema, shape
+from tiffin.dialects.openai.errors import TABLE
+from tiffin.dialects.openai.openapi import document
 from tiffin.errors import every_error
 from tiffin.telemetry import events
 from tiffin.types.snapshot import Limits
@@ -79,16 +82,20 @@ def errors_page() -> str:
         "# Errors",
         "",
         WRITTEN,
-        "A program reads the slug (`code` in OpenAI's error shape), which never changes; a person",
-        "reads the message, which may. An error marked *retry* may pass when it is tried again,",
-        "after `Retry-After` where that header is given.",
+        "A program reads the slug or the `code`, which never change; a person reads the message,",
+        "which may. An error marked *retry* may pass when it is tried again, after `Retry-After`",
+        "where that header is given. In OpenAI's dialect every error is",
+        '`{"error": {"message", "type", "param", "code"}}`.',
         "",
-        "| slug | canonical code | retry | meaning |",
-        "|---|---|---|---|",
+        "| slug | status | OpenAI's `code` | canonical code | retry | meaning |",
+        "|---|---|---|---|---|---|",
     ]
     for error in every_error():
+        shape_ = TABLE.get(error.slug)
+        wire = f"{shape_.status} | `{shape_.code}`" if shape_ else "|"
         retry = "yes" if error.retryable else ""
-        page.append(f"| `{error.slug}` | {error.code.value} | {retry} | {_sentence(error)} |")
+        cells = f"`{error.slug}` | {wire} | {error.code.value} | {retry} | {_sentence(error)}"
+        page.append(f"| {cells} |")
     return "\n".join([*page, ""])
 
 
@@ -128,12 +135,37 @@ def cli_page() -> str:
     return "\n".join(page)
 
 
+def metrics_page() -> str:
+    """Every metric that is declared anywhere in the package."""
+    page = [
+        "# Metrics",
+        "",
+        WRITTEN,
+        "`GET /metrics` has them all for the machine, in Prometheus's text format. Engines are",
+        "counted under the names that vLLM gave these things, so that its dashboards fit.",
+        "",
+        "| metric | kind | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    rows = {
+        name: row for path in _sources() for name, row in _declared(ast.parse(path.read_text()))
+    }
+    return "\n".join([*page, *(rows[name] for name in sorted(rows)), ""])
+
+
+def http_page() -> str:
+    """The OpenAPI document."""
+    return document().decode() + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "config.md": config_page,
     "config.schema.json": config_schema,
     "errors.md": errors_page,
     "events.md": events_page,
+    "metrics.md": metrics_page,
+    "openapi.json": http_page,
 }
 
 
@@ -142,6 +174,30 @@ def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
+
+
+def _sources() -> list[Path]:
+    return sorted(Path(template.__file__).parents[1].rglob("*.py"))
+
+
+def _declared(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """Declarations such as `meter.counter("name", "meaning", ("label",))`, as rows of the table."""
+    constants = {
+        target.id: node.value
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for call in ast.walk(module):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.func.attr not in ("counter", "gauge", "histogram") or len(call.args) < 2:
+            continue
+        given = [constants.get(a.id, a) if isinstance(a, ast.Name) else a for a in call.args[:3]]
+        name, meaning, *labels = (ast.literal_eval(node) for node in given)
+        shown = ", ".join(f"`{label}`" for label in (labels[0] if labels else ()))
+        yield name, f"| `{name}` | {call.func.attr} | {shown} | {meaning} |"
 
 
 def _commands(words: str, command: Any) -> Iterator[tuple[str, Any]]:
