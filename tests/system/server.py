@@ -15,6 +15,7 @@ import msgspec
 from tiffin.control.fleet.status import ProcessStatus, State, Status
 from tiffin.types.paths import DataFolder
 
+TIFFIN = Path(sys.executable).with_name("tiffin")
 KEY = "sk-tiffin-system-tests"
 
 T = TypeVar("T")
@@ -59,12 +60,15 @@ class Server:
         )
         self.process: subprocess.Popen[bytes] | None = None
 
+    def command(self) -> list[str]:
+        """What starts a supervisor on this folder."""
+        return [str(TIFFIN), "serve", "--config", str(self.config)]
+
     def spawn(self) -> "subprocess.Popen[bytes]":
         """Start a supervisor on this folder, whether or not one runs."""
-        argv = [sys.executable, "-m", "tiffin.cli.main", "serve", "--config", str(self.config)]
         with self.output.open("ab") as output:
             return subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.config.parent
+                self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
 
     def start(self) -> "Server":

@@ -284,9 +284,8 @@ def test_a_lost_terminal_stops_the_server(make_server: Serve) -> None:
         "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
         "os.execv(sys.argv[1], sys.argv[1:])"
     )
-    serving = [sys.executable, "-m", "tiffin.cli.main", "serve", "-c", str(server.config)]
     server.process = subprocess.Popen(
-        [sys.executable, "-c", program, *serving],
+        [sys.executable, "-c", program, *server.command()],
         stdin=follower,
         stdout=follower,
         stderr=follower,

@@ -201,7 +201,7 @@ class Keeper:
 
     def _clear(self, *, keep_failure: bool = False) -> None:
         """Remove what a dead process left; a gateway that still looks finds nothing to wait for."""
-        for suffix in (".sock", ".engine.sock", ".progress"):
+        for suffix in (".sock", ".engine.sock", ".progress", ".state.tmp"):
             self._file(suffix).unlink(missing_ok=True)
         if not (keep_failure and self._failure()):
             self._file(".state.json").unlink(missing_ok=True)

@@ -35,9 +35,8 @@ from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import Deployment
 
 LOOK_S = 0.1
-REPLICA_GRACE_S = 10.0
 CONTROL_GRACE_S = 15.0
-GATEWAY_EXTRA_S = 5.0
+AFTER_DRAIN_S = 5.0
 
 _LOG = logging.getLogger("tiffin.supervisor")
 # Neither has a reason to hold the GIL for long, and waiting for others is their trade.
@@ -109,7 +108,7 @@ class Supervisor:
     async def run(self) -> None:
         """Return when everything has ended after TERM or INT; a second one doesn't wait."""
         loop = asyncio.get_running_loop()
-        gateway = self._keeper("gateway", self._options.server.drain_s + GATEWAY_EXTRA_S)
+        gateway = self._keeper("gateway", self._options.server.drain_s + AFTER_DRAIN_S)
         control = self._keeper("control", CONTROL_GRACE_S)
         async with asyncio.TaskGroup() as group:
             replicas = Replicas(group, self._replica_keeper)
@@ -181,7 +180,7 @@ class Supervisor:
                 run=self._folder.run,
                 command=lambda: command(self._boot("replica", name, deployment=deployment)),
                 patience=Patience(start_s=loads.load_timeout_s),
-                grace_s=REPLICA_GRACE_S,
+                grace_s=self._options.server.drain_s + AFTER_DRAIN_S,
                 model=deployment.model,
             )
         )
