@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 RANGE_BYTES = 8 << 20
 _ADDRESS = re.compile(r"(s3|gs|az)://([^/?#]+)/([^?#]+)")
-_RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
+RETRIES = 3
+RETRY_S = 60.0
 
 
 class ObjectSource:
@@ -67,7 +68,8 @@ def _store(scheme: str, bucket: str, options: dict[str, Any]) -> "ObjectStore":
 
     kinds: dict[str, type[S3Store] | type[GCSStore] | type[AzureStore]]
     kinds = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
-    return kinds[scheme](bucket, retry_config=_RETRIES, **options)
+    retries: RetryConfig = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)}
+    return kinds[scheme](bucket, retry_config=retries, **options)
 
 
 def _address(uri: str) -> tuple[str, str, str]:

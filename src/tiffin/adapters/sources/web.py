@@ -16,9 +16,9 @@ CHUNK_BYTES = 1 << 20
 MARK_BYTES = 8 << 20
 MAX_REDIRECTS = 5
 CONNECT_S = 10.0
-_REDIRECTS = {301, 302, 303, 307, 308}
-_PASSING = {408, 425, 429}
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PASSING = frozenset({408, 425, 429})
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+)")
 
 

@@ -15,7 +15,7 @@ from tiffin.errors import ArtifactError, ArtifactUnavailable, Draining
 from tiffin.ports.artifacts import Artifact, Progress, shown
 
 REPORT_EVERY_S = 0.1
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class PartialFile:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tiffin.config.schema import LlamacppModel
-from tiffin.errors import ArtifactError, ArtifactUnavailable, ConfigInvalid
+from tiffin.errors import ArtifactError, ArtifactUnavailable, ConfigInvalid, DigestMismatch
 from tiffin.ports.artifacts import Artifact, ArtifactSource, ArtifactStore, Progress, shown
 
 Sources = Mapping[str, ArtifactSource]
@@ -62,6 +62,8 @@ def pull(
                 return store.accept(artifact, uri)
             except ArtifactUnavailable as failure:
                 raise ArtifactUnavailable(f"{artifact.model}: {failure.message}") from failure
+            except DigestMismatch as failure:
+                reasons.append(failure.message)
             except (ArtifactError, ConfigInvalid) as failure:
                 reasons.append(f"{shown(uri)}: {failure.message}")
     raise ArtifactUnavailable(f"{artifact.model} can't be had: " + "; ".join(reasons))

