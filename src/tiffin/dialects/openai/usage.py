@@ -92,6 +92,7 @@ class StreamScanner:
         "_keep_usage",
         "_seen",
         "_tail",
+        "_tail_bytes",
         "_told",
         "_trusted",
         "content",
@@ -105,7 +106,8 @@ class StreamScanner:
         self.error: TiffinError | None = None
         self._keep_usage = keep_usage
         self._trusted = trusted
-        self._tail = b""
+        self._tail: list[bytes] = []
+        self._tail_bytes = 0
         self._after_cr = False
         self._told: _Usage | None = None
         self._content_events = 0
@@ -130,28 +132,37 @@ class StreamScanner:
         if self._after_cr or b"\r" in data:
             data = self._with_lf(data)
         if self._tail:
-            data = self._tail + data
+            if b"\n\n" not in self._tail[-1][-1:] + data:
+                return self._hold(data)
+            data = self._taken_tail() + data
         cut = data.rfind(b"\n\n") + 2
         if cut == 1:
             return self._hold(data)
-        self._tail = b""
-        if cut < len(data):
-            self._hold(data[cut:])
-            data = data[:cut]
-        return self._read(data)
+        if cut == len(data):
+            return self._read(data)
+        return self._read(data[:cut]) + self._hold(data[cut:])
 
-    def _hold(self, tail: bytes) -> bytes:
-        self._tail = tail
-        if len(tail) > MAX_EVENT_BYTES:
-            self._tail = b""
-            self.error = UpstreamFailed(f"an event of the stream is over {MAX_EVENT_BYTES} bytes")
+    def _hold(self, data: bytes) -> bytes:
+        """Keep a part of an event until the rest comes."""
+        if data and self.error is None:
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            if self._tail_bytes > MAX_EVENT_BYTES:
+                self._taken_tail()
+                self.error = UpstreamFailed(f"the stream has an event over {MAX_EVENT_BYTES} bytes")
         return b""
+
+    def _taken_tail(self) -> bytes:
+        tail = b"".join(self._tail)
+        self._tail.clear()
+        self._tail_bytes = 0
+        return tail
 
     def _end(self) -> bytes:
         out = b""
-        if self._tail.strip(b"\n"):
-            out = self._read(self._tail.rstrip(b"\n") + b"\n\n")
-            self._tail = b""
+        tail = self._taken_tail().strip(b"\n")
+        if tail:
+            out = self._read(tail + b"\n\n")
         if not self.done and self.error is None and 0 < self._seen <= self._finished:
             self.done = True  # it ended well and only didn't say so
             out += DONE_EVENT
@@ -161,14 +172,14 @@ class StreamScanner:
         """The same lines ended by LF; JSON can't have a bare CR inside."""
         if self._after_cr and data.startswith(b"\n"):
             data = data[1:]
-        self._after_cr = data.endswith(b"\r") or (self._after_cr and not data)
+        self._after_cr = data.endswith(b"\r")
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _read(self, block: bytes) -> bytes:
         """Take in whole events and return them without those that aren't to be passed on."""
         events = block.split(b"\n\n")
         kept = [event for event in events if event and self._take(event)]
-        if len(kept) == len(events) - 1:
+        if len(kept) == len(events) - (not events[-1]):
             return block
         return b"\n\n".join(kept) + b"\n\n" if kept else b""
 
