@@ -1,0 +1,230 @@
+"""A model that says the last message back, word by word: deterministic, with scripted faults.
+
+Public, so that others test their clients, proxies and adapters without a real model.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from tiffin.config.schema import EchoModel
+from tiffin.errors import (
+    ContextLengthExceeded,
+    LoadFailed,
+    RunFailed,
+    SchemaViolation,
+    UnsupportedParameter,
+)
+from tiffin.ports.text_runtime import Capabilities, Delta, Prompt, TokenLogprob
+from tiffin.types.snapshot import Deployment
+from tiffin.types.text import ChatRequest, CompletionRequest, Message, Tool
+from tiffin.types.usage import Usage
+
+Sleep = Callable[[float], Awaitable[None]]
+_WORD = re.compile(r"\S+\s*|\s+")
+
+
+class EchoRuntime:
+    """Satisfies `ports.text_runtime.TextRuntime`; a token is a byte of UTF-8, plus 1 for start.
+
+    `running`, `started`, `finished` and `cancelled` count its runs, so that a test can see that
+    leaving stopped the work.
+    """
+
+    def __init__(self, deployment: Deployment, *, sleep: Sleep = asyncio.sleep) -> None:
+        self.spec = msgspec.json.decode(deployment.spec, type=EchoModel)
+        self.sleep = sleep
+        self.started = self.finished = self.cancelled = 0
+        self.lanes: dict[int, list[int]] = {}
+
+    @property
+    def running(self) -> int:
+        """Runs that have begun and not ended."""
+        return self.started - self.finished - self.cancelled
+
+    async def load(self) -> Capabilities:
+        """Takes `load_ms`; raises `LoadFailed` where `fail_load` says so."""
+        await self.sleep(self.spec.load_ms / 1000)
+        if self.spec.fail_load:
+            raise LoadFailed(self.spec.fail_load)
+        spec = self.spec
+        return Capabilities(context_tokens=spec.context, slots=spec.slots, tools=spec.tools)
+
+    async def prepare(self, request: ChatRequest | CompletionRequest) -> list[Prompt]:
+        """One prompt a text; the tokens of chat are all messages', the answer is the last one's."""
+        if isinstance(request, ChatRequest):
+            if request.tools and not self.spec.tools:
+                raise UnsupportedParameter("this model has no tools", param="tools")
+            tokens = _messages(request.messages)
+            return [self._prompt(request, tokens, _said(request.messages[-1]), "messages")]
+        return [
+            self._prompt(request, tokens, _text(tokens), "prompt")
+            for tokens in _prompts(request.prompt)
+        ]
+
+    def start(self, prompt: Prompt, *, slot: int, sample: int, reuse_prefix: bool) -> "EchoRun":
+        """Say the prompt's text."""
+        cached = 0
+        if reuse_prefix:
+            for before, now in zip(self.lanes.get(slot, []), prompt.tokens[:-1], strict=False):
+                if before != now:
+                    break
+                cached += 1
+        self.lanes[slot] = prompt.tokens
+        return EchoRun(self, prompt, cached)
+
+    async def tokenize(
+        self,
+        *,
+        text: str | None,
+        messages: list[Message] | None,
+        tools: list[Tool] | None,
+        special: bool,
+    ) -> list[int]:
+        """Bytes plus one; 0 first where `special` and a text."""
+        if messages is not None:
+            return _messages(messages)
+        return [0] * special + _tokens(text or "")
+
+    async def detokenize(self, tokens: list[int]) -> str:
+        """The text of such tokens."""
+        return _text(_ids(tokens))
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+    def _prompt(
+        self, request: ChatRequest | CompletionRequest, tokens: list[int], text: str, param: str
+    ) -> Prompt:
+        room = self.spec.context - len(tokens)
+        wanted = request.max_tokens
+        if isinstance(request, ChatRequest):
+            wanted = request.max_completion_tokens or wanted
+        if room < 1 or (wanted or 0) > room:
+            raise ContextLengthExceeded(
+                f"this model's context is {self.spec.context} tokens, but the request has"
+                f" {len(tokens)} in its {param} and asks for {wanted or 1} more",
+                param=param,
+            )
+        stop = [request.stop] if isinstance(request.stop, str) else request.stop or []
+        tools = request.tools if isinstance(request, ChatRequest) else None
+        return Prompt(
+            tokens=tokens,
+            answer_tokens=min(wanted or room, room),
+            sampling={"stop": stop, "logprobs": request.logprobs, "say": text},
+            text=text if isinstance(request, CompletionRequest) else "",
+            tool_names=[tool.function.name for tool in tools or []],
+        )
+
+
+class EchoRun:
+    """One answer."""
+
+    def __init__(self, runtime: EchoRuntime, prompt: Prompt, cached: int) -> None:
+        self._runtime = runtime
+        self._prompt = prompt
+        self._cached = cached
+        words = _WORD.findall(prompt.sampling["say"]) or [""]
+        self._words = words[: prompt.answer_tokens]
+        self._finish = "stop" if len(words) <= prompt.answer_tokens else "length"
+        self._said = 0
+        self._ended = False
+
+    async def __aenter__(self) -> Self:
+        self._runtime.started += 1
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._ended:
+            self._runtime.finished += 1
+        else:
+            self._runtime.cancelled += 1
+
+    def __aiter__(self) -> AsyncIterator[Delta]:
+        return self
+
+    async def __anext__(self) -> Delta:
+        spec = self._runtime.spec
+        if self._ended:
+            raise StopAsyncIteration
+        if self._said == 0:
+            await self._runtime.sleep(spec.prefill_ms / 1000)
+            _hold_the_interpreter(spec.spin_ms / 1000)
+        if spec.fail_after and self._said >= spec.fail_after:
+            raise RunFailed(f"the echo model breaks off after {spec.fail_after} words, as told")
+        if self._said == len(self._words):
+            self._ended = True
+            return Delta(finish=self._finish, usage=self._usage())
+        await self._runtime.sleep(spec.token_ms / 1000)
+        word = self._words[self._said]
+        for stop in self._prompt.sampling["stop"]:
+            if stop in word:
+                word = word.partition(stop)[0]
+                self._words = self._words[: self._said + 1]
+                self._finish = "stop"
+        self._said += 1
+        logprobs = None
+        if self._prompt.sampling["logprobs"]:
+            logprobs = [TokenLogprob(token=word, token_bytes=list(word.encode()), logprob=0.0)]
+        return Delta(text=word, tokens=1, logprobs=logprobs)
+
+    def _usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=len(self._prompt.tokens),
+            completion_tokens=self._said,
+            cached_tokens=self._cached,
+        )
+
+
+def _hold_the_interpreter(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(1_000_000))  # one call into C that doesn't let other threads run
+
+
+def _said(message: Message) -> str:
+    if isinstance(message.content, list):
+        return "".join(part.text or "" for part in message.content)
+    return message.content or ""
+
+
+def _prompts(asked: str | list[str | int | list[int]]) -> list[list[int]]:
+    if isinstance(asked, str):
+        return [_tokens(asked)]
+    ids = [token for token in asked if isinstance(token, int)]
+    if ids:
+        return [_ids(ids)]
+    return [_tokens(text) if isinstance(text, str) else _ids(_list(text)) for text in asked]
+
+
+def _list(value: int | list[int]) -> list[int]:
+    return [value] if isinstance(value, int) else value
+
+
+def _messages(messages: list[Message]) -> list[int]:
+    return [token for message in messages for token in (0, *_tokens(_said(message)))]
+
+
+def _tokens(text: str) -> list[int]:
+    return [byte + 1 for byte in text.encode()]
+
+
+def _ids(tokens: list[int]) -> list[int]:
+    for at, token in enumerate(tokens):
+        if not isinstance(token, int) or not 0 <= token <= 256:
+            raise SchemaViolation(f"{token} is no token of this model", param=f"tokens[{at}]")
+    return list(tokens)
+
+
+def _text(tokens: list[int]) -> str:
+    return bytes(token - 1 for token in tokens if token).decode("utf-8", "replace")
