@@ -40,7 +40,7 @@ def scan(*reads: bytes, keep_usage: bool = True) -> tuple[StreamScanner, bytes]:
 
 
 def state(scanner: StreamScanner, out: bytes) -> tuple[Any, ...]:
-    events = [event for event in out.split(b"\n\n") if event.strip(b"\n")]
+    events = [event.strip(b"\n") for event in out.split(b"\n\n") if event.strip(b"\n")]
     error = None if scanner.error is None else (type(scanner.error), scanner.error.message)
     return (scanner.content, scanner.done, error, scanner.usage, events)
 
