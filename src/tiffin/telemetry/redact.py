@@ -55,9 +55,13 @@ def _plain(match: re.Match[str]) -> str:
     return str(int(match[0])) if match[0].isdecimal() else "-"
 
 
+# Letters and digits, with the vowel signs of Indic scripts, which are no word characters to `re`.
+_LETTER = r"\w\u0900-\u0963\u0966-\u0dff"
 # Possessive: a run that doesn't lead to an @ is passed once.
-_NAME = r"(?<![\w.%+-])[\w.%+-]++@"
-_EMAIL = re.compile(_NAME + r"(?:[\w-]++\.)+[^\W\d_]{2,63}+")
+_NAME = rf"(?<![{_LETTER}.%+-])[{_LETTER}.%+-]++@"
+_EMAIL = re.compile(
+    rf"{_NAME}(?:[{_LETTER}-]++\.)+(?:[^\W\d_]|[\u0900-\u0963\u0970-\u0dff]){{2,63}}+"
+)
 _UPI = re.compile(_NAME + r"([a-zA-Z][a-zA-Z0-9]{1,63}+)(?![\w@-]|\.\w)")
 _UPI_HANDLES = frozenset(
     re.findall(
