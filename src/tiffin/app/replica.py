@@ -23,6 +23,7 @@ from tiffin.app.clock import SystemClock
 from tiffin.dialects.openai.errors import error_body, error_headers, status_of
 from tiffin.errors import DigestMismatch, LoadFailed, TiffinError
 from tiffin.ports.exchange import Headers
+from tiffin.ports.text_runtime import TextRuntime
 from tiffin.serving.measures import Measures
 from tiffin.serving.progress import ProgressFile
 from tiffin.serving.replica import Replica
@@ -48,29 +49,52 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
 
 
-class _Spec(msgspec.Struct):
-    """What of a model's config section concerns its queue."""
+class StateFile:
+    """Tells the supervisor, in a file that is replaced at once, how the replica's start goes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.state = State(pid=os.getpid())
+
+    def tell(self, **changed: object) -> None:
+        """Change the state, keeping what isn't named."""
+        self.state = msgspec.structs.replace(self.state, **changed)
+        fresh = self._path.with_suffix(".tmp")
+        fresh.write_bytes(msgspec.json.encode(self.state))
+        fresh.replace(self._path)
+
+    def failed(self, error: Exception) -> int:
+        """Tell why it can't start; returns the exit code to end with."""
+        expected = isinstance(error, TiffinError)
+        reason = str(error) if expected else f"{type(error).__name__}: {error}"
+        self.tell(phase="failed", reason=reason)
+        log.error("the replica can't start", reason=reason, exc_info=not expected)
+        return EXIT_PERMANENT if is_permanent(error) else EXIT_MAY_HEAL
+
+
+class Spec(msgspec.Struct):
+    """What of a model's config section concerns its replica whatever its runtime."""
 
     runtime: str
     queue: int = 64
 
 
 class ReplicaProcess:
-    """The parts of one replica, put together from its boot value."""
+    """The parts of one replica, put together around its runtime."""
 
-    def __init__(self, boot: Boot, deployment: Deployment) -> None:
+    def __init__(
+        self, boot: Boot, deployment: Deployment, runtime: TextRuntime, states: StateFile
+    ) -> None:
         data = DataFolder(Path(boot.data))
         self._boot = boot
         self._deployment = deployment
-        self._spec = msgspec.json.decode(deployment.spec, type=_Spec)
-        self._state_file = data.run / f"{boot.name}.state.json"
+        self._runtime = runtime
+        self._states = states
         self._metrics_file = data.metrics / f"replica.{boot.epoch}.json"
-        self._state = State(pid=os.getpid())
         self._meter = Meter("replica", boot.epoch)
         self._measures = Measures(self._meter, deployment.model)
         self._progress = ProgressFile(data.run / f"{boot.name}.progress")
-        self._runtime = runtime_for(self._spec.runtime, deployment)
-        self._replica = Replica(self._runtime, SystemClock(), self._progress, self._measures)
+        self._replica = Replica(runtime, SystemClock(), self._progress, self._measures)
         self._server = EdgeServer(self._edge())
         self._stopping = asyncio.Event()
 
@@ -79,7 +103,7 @@ class ReplicaProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
-        self._tell()
+        self._states.tell()
         try:
             async with asyncio.TaskGroup() as group:
                 sock = listen(Path(self._deployment.socket))
@@ -119,15 +143,16 @@ class ReplicaProcess:
         began = time.monotonic()
         try:
             await self._verify()
-            await self._replica.load(self._spec.queue)
+            await self._replica.load(msgspec.json.decode(self._deployment.spec, type=Spec).queue)
             loaded = time.monotonic()
-            self._tell(phase="warming", load_ms=int((loaded - began) * 1000))
+            self._states.tell(phase="warming", load_ms=int((loaded - began) * 1000))
             await self._replica.warm_up()
-        except Exception as error:  # noqa: BLE001 - whatever the reason, it is told and the process ends
-            return self._failed(error)
+        except Exception as error:  # noqa: BLE001 - whatever the reason, it is told
+            return self._states.failed(error)
         gc.freeze()
-        self._tell(phase="ready", warm_ms=int((time.monotonic() - loaded) * 1000))
-        log.info("replica ready", load_ms=self._state.load_ms, warm_ms=self._state.warm_ms)
+        self._states.tell(phase="ready", warm_ms=int((time.monotonic() - loaded) * 1000))
+        state = self._states.state
+        log.info("the replica is ready", load_ms=state.load_ms, warm_ms=state.warm_ms)
         return 0
 
     async def _verify(self) -> None:
@@ -137,19 +162,6 @@ class ReplicaProcess:
 
         path, digest = Path(self._deployment.artifact), self._deployment.artifact_sha256
         await asyncio.to_thread(verify, path, digest)
-
-    def _failed(self, error: Exception) -> int:
-        expected = isinstance(error, TiffinError)
-        reason = str(error) if expected else f"{type(error).__name__}: {error}"
-        self._tell(phase="failed", reason=reason)
-        log.error("the replica can't start", reason=reason, exc_info=not expected)
-        return EXIT_PERMANENT if is_permanent(error) else EXIT_MAY_HEAL
-
-    def _tell(self, **changed: object) -> None:
-        self._state = msgspec.structs.replace(self._state, **changed)
-        fresh = self._state_file.with_suffix(".tmp")
-        fresh.write_bytes(msgspec.json.encode(self._state))
-        fresh.replace(self._state_file)
 
     def _clear(self) -> None:
         Path(self._deployment.socket).unlink(missing_ok=True)
@@ -182,11 +194,12 @@ class ReplicaProcess:
 
 
 def is_permanent(error: Exception) -> bool:
-    """Whether starting again can't help: wrong bytes, or a file that this runtime can't load."""
+    """Whether starting again can't help: wrong bytes, or a file that this runtime can't load.
+
+    A failed warm-up, or a load for which the machine had too little, may go well another time.
+    """
     if isinstance(error, LoadFailed):
-        cause = error.__cause__
-        retryable = isinstance(cause, TiffinError) and cause.retryable
-        return not retryable and not isinstance(cause, OSError | MemoryError)
+        return not isinstance(error.__cause__, TiffinError | OSError | MemoryError)
     return isinstance(error, DigestMismatch)
 
 
@@ -214,9 +227,16 @@ async def every(seconds: float, chore: Callable[[], None]) -> None:
 
 async def serve(boot: Boot) -> int:
     """Run one replica to its end; its exit code."""
-    if boot.deployment is None:
+    deployment = boot.deployment
+    if deployment is None:
         raise ValueError("a replica's boot value has a deployment")
-    return await ReplicaProcess(boot, boot.deployment).run()
+    states = StateFile(DataFolder(Path(boot.data)).run / f"{boot.name}.state.json")
+    try:
+        kind = msgspec.json.decode(deployment.spec, type=Spec).runtime
+        runtime = runtime_for(kind, deployment)
+    except Exception as error:  # noqa: BLE001 - whatever the reason, it is told
+        return states.failed(error)
+    return await ReplicaProcess(boot, deployment, runtime, states).run()
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from tiffin.errors import (
     ConfigInvalid,
     DigestMismatch,
     LoadFailed,
-    Overloaded,
+    RunFailed,
     TiffinError,
 )
 
@@ -30,7 +30,7 @@ def because(error: TiffinError, cause: BaseException) -> TiffinError:
         (because(LoadFailed("bad"), ValueError("bad")), True),
         (because(LoadFailed("no memory"), MemoryError()), False),
         (because(LoadFailed("disk"), OSError()), False),
-        (because(LoadFailed("warm-up"), Overloaded("busy")), False),
+        (because(LoadFailed("the warm-up failed"), RunFailed("no tokens")), False),
         (ArtifactUnavailable("can't be read"), False),
         (RuntimeError("a defect"), False),
     ],
