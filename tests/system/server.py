@@ -73,7 +73,9 @@ class Server:
 
     def start(self) -> "Server":
         """Start it and wait until the gateway answers."""
-        self.process = self.spawn()
+        self.process = process = self.spawn()
+        # Until it has taken the folder, what is written there is its predecessor's.
+        until(lambda: self._serves(process.pid), what=self.explain)
         self.until_ready("gateway")
         self.http.base_url = httpx.URL(self.status().address)
         return self
@@ -116,6 +118,17 @@ class Server:
 
         return until(found, within_s, lambda: f"{name} ready\n{self.explain()}")
 
+    def until_answers(self, model: str, within_s: float = 20.0) -> None:
+        """Wait until the gateway knows that the model is ready, and it answers."""
+
+        def answered() -> bool:
+            try:
+                return self.chat(model).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        until(answered, within_s, self.explain)
+
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
         """Signal the process of this role or model; returns its pid."""
         process = self.until_ready(name)
@@ -146,6 +159,12 @@ class Server:
             except OSError:
                 continue
         return found
+
+    def _serves(self, pid: int) -> bool:
+        try:
+            return self.status().pid == pid
+        except OSError:
+            return False
 
     def explain(self) -> str:
         """What it has printed and logged last, for the message of a failed test."""
