@@ -290,7 +290,7 @@ class ConfigInvalid(TiffinError):
     code = Code.INVALID_ARGUMENT
 
     def __init__(self, message: str, *, where: str = "") -> None:
-        super().__init__(f"{where}: {message}" if where else message)
+        super().__init__(f"{where}: {message}" if where else message, param=where or None)
         self.where = where
 
 

@@ -5,7 +5,6 @@ neither loses nor doubles a count. Gauges end with their process.
 https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -162,6 +161,4 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
     return str(int(value)) if value == int(value) else repr(float(value))

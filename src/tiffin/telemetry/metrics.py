@@ -8,6 +8,7 @@ import contextlib
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -113,7 +114,7 @@ class Family(Generic[S]):
 
     def state(self) -> FamilyState:
         """The family with all its series."""
-        series = tuple(SeriesState(k, s.numbers()) for k, s in self._series.items())
+        series = tuple(SeriesState(k, _sayable(s.numbers())) for k, s in self._series.items())
         return msgspec.structs.replace(self.shape, series=series)
 
     def _grow(self, values: Labels) -> S:
@@ -156,6 +157,11 @@ class Histogram(Family[Distribution]):
         """Count a value for these label values."""
         series = self._series.get(values)
         (series if series is not None else self._grow(values)).observe(value)
+
+
+def _sayable(numbers: tuple[float, ...]) -> tuple[float, ...]:
+    """Numbers as JSON can say them; one that isn't finite must not hide all others."""
+    return tuple(n + 0 if isfinite(n) else 0.0 for n in numbers)
 
 
 class Meter:

@@ -27,6 +27,16 @@ class DataFolder:
         return self.root / "snapshot.json"
 
     @property
+    def applied(self) -> Path:
+        """The configuration that `tiffin apply` gave last, as it was given."""
+        return self.root / "applied.toml"
+
+    @property
+    def applied_before(self) -> Path:
+        """The one that it gave before."""
+        return self.root / "applied.previous.toml"
+
+    @property
     def supervisor_lock(self) -> Path:
         """Locked while a supervisor runs; holds its pid."""
         return self.root / "supervisor.lock"

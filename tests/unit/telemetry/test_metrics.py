@@ -53,6 +53,14 @@ def test_a_histogram_counts_a_bound_in_its_own_bucket() -> None:
     assert series.numbers[1:] == (2, 1, 1)
 
 
+def test_a_number_that_json_cannot_say_hides_no_other() -> None:
+    meter = Meter("gateway", "ep")
+    gauge = meter.gauge("up", "Up", ("part",))
+    gauge.set(float("nan"), ("a",))
+    gauge.set(True, ("b",))
+    assert family(meter, "up").series == (SeriesState(("a",), (0,)), SeriesState(("b",), (1,)))
+
+
 def test_labels_over_the_bound_share_one_series_and_are_counted() -> None:
     meter = Meter("gateway", "ep", max_series=3)
     counter = meter.counter("requests_total", "Requests", ("model",))

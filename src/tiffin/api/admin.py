@@ -1,0 +1,186 @@
+"""Control's inbound edge: metrics, status, configuration and accounts, as JSON.
+
+It listens on a socket that only its owner may use; who comes through the public port has been
+authenticated there as an admin and is named in `x-tiffin-tenant` and `x-tiffin-key`.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from tiffin.config.load import Loaded
+from tiffin.config.schema import Tree
+from tiffin.control.office import Applied
+from tiffin.control.report import Report
+from tiffin.dialects.openai.errors import error_body, error_headers, status_of
+from tiffin.errors import (
+    EndpointNotFound,
+    MalformedBody,
+    MethodNotAllowed,
+    SchemaViolation,
+    TiffinError,
+    Unavailable,
+    UnknownParameter,
+)
+from tiffin.ports.accounts import Accounts, Entry, Query, Total
+from tiffin.ports.exchange import Exchange, Headers
+from tiffin.telemetry import log
+
+MAX_CONFIG_BYTES = 4 << 20
+MAX_ENTRIES = 1000
+
+_JSON: Headers = [(b"content-type", b"application/json")]
+
+Page = Callable[[Exchange], Awaitable[None]]
+
+
+class ConfigPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration in force, complete and without secrets."""
+
+    source: str
+    sha256: str
+    config: Tree
+
+
+class EntriesPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Accounts, newest first; ask for older ones with `before` = the last one's `seq`."""
+
+    data: list[Entry]
+    has_more: bool
+
+
+class TotalsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over all accounts since the beginning."""
+
+    data: list[Total]
+
+
+class _ConfigText(msgspec.Struct, forbid_unknown_fields=True):
+    toml: str
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the pages show and do."""
+
+    report: Callable[[], Report]
+    config: Callable[[], Loaded | None]
+    apply: Callable[[bytes], Applied]
+    load_again: Callable[[], Applied]
+    metrics: Callable[[], Awaitable[tuple[str, str]]]
+    accounts: Accounts
+
+
+class AdminApi:
+    """Answers exchanges; errors have OpenAI's shape."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._pages: dict[bytes, dict[bytes, Page]] = {
+            b"/metrics": {b"GET": self._metrics},
+            b"/admin/v1/status": {b"GET": self._status},
+            b"/admin/v1/config": {b"GET": self._config, b"POST": self._apply},
+            b"/admin/v1/reload": {b"POST": self._reload},
+            b"/admin/v1/accounts": {b"GET": self._entries},
+            b"/admin/v1/accounts/totals": {b"GET": self._totals},
+        }
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Answer one exchange."""
+        try:
+            await self._page(exchange)(exchange)
+        except TiffinError as error:
+            _fail(exchange, error)
+        except Exception as error:  # noqa: BLE001 - the outermost edge: one request fails, no more
+            log.error("admin request broke", path=exchange.path[:80], exc_info=error)
+            _fail(exchange, TiffinError("something broke on our side; the log says what"))
+
+    def _page(self, exchange: Exchange) -> Page:
+        pages = self._pages.get(exchange.path)
+        path = exchange.path[:80].decode("utf-8", "replace")
+        if pages is None:
+            raise EndpointNotFound(f"there is no endpoint '{path}'")
+        page = pages.get(exchange.method)
+        if page is None:
+            methods = " and ".join(sorted(method.decode() for method in pages))
+            raise MethodNotAllowed(f"'{path}' answers {methods} only")
+        return page
+
+    async def _metrics(self, exchange: Exchange) -> None:
+        try:
+            content_type, text = await self._desk.metrics()
+        except OSError as cause:
+            raise Unavailable(f"metrics can't be read: {cause}", retry_after=1.0) from cause
+        exchange.respond(200, [(b"content-type", content_type.encode())], text.encode())
+
+    async def _status(self, exchange: Exchange) -> None:
+        _answer(exchange, self._desk.report())
+
+    async def _config(self, exchange: Exchange) -> None:
+        loaded = self._desk.config()
+        if loaded is None:
+            raise Unavailable("no configuration could be loaded; the status says why")
+        page = ConfigPage(source=loaded.source, sha256=loaded.sha256, config=loaded.tree)
+        _answer(exchange, page)
+
+    async def _apply(self, exchange: Exchange) -> None:
+        text = await exchange.body(MAX_CONFIG_BYTES)
+        if (exchange.header(b"content-type") or b"").startswith(b"application/json"):
+            text = _toml_of(text)
+        applied = self._desk.apply(text)
+        log.info("configuration applied", by=_who(exchange), number=applied.number)
+        _answer(exchange, applied)
+
+    async def _reload(self, exchange: Exchange) -> None:
+        applied = self._desk.load_again()
+        log.info("configuration loaded again", by=_who(exchange), number=applied.number)
+        _answer(exchange, applied)
+
+    async def _entries(self, exchange: Exchange) -> None:
+        query = query_of(exchange.query)
+        found = await self._desk.accounts.entries(
+            msgspec.structs.replace(query, limit=query.limit + 1)
+        )
+        page = EntriesPage(data=found[: query.limit], has_more=len(found) > query.limit)
+        _answer(exchange, page)
+
+    async def _totals(self, exchange: Exchange) -> None:
+        _answer(exchange, TotalsPage(data=await self._desk.accounts.totals()))
+
+
+def query_of(text: bytes) -> Query:
+    """A query string as a query; raises `UnknownParameter` and `SchemaViolation` by name."""
+    given = dict(parse_qsl(text.decode("utf-8", "replace"), keep_blank_values=True))
+    for name in given:
+        if name not in Query.__struct_fields__:
+            known = ", ".join(Query.__struct_fields__)
+            raise UnknownParameter(f"there is no parameter '{name}'; there are {known}", param=name)
+    for name, least, most in (("limit", 1, MAX_ENTRIES), ("before", 0, 2**62)):
+        value = given.get(name, "1")
+        if not (value.isdecimal() and least <= int(value[:20]) <= most):
+            raise SchemaViolation(f"'{name}' is a number from {least} to {most}", param=name)
+    return msgspec.convert(given, Query, strict=False)
+
+
+def _toml_of(body: bytes) -> bytes:
+    try:
+        return msgspec.json.decode(body, type=_ConfigText).toml.encode()
+    except (msgspec.MsgspecError, UnicodeError) as cause:
+        raise MalformedBody(f'expected TOML, or JSON such as {{"toml": "…"}}: {cause}') from cause
+
+
+def _who(exchange: Exchange) -> str:
+    tenant, key = exchange.header(b"x-tiffin-tenant"), exchange.header(b"x-tiffin-key")
+    return b"/".join((tenant, key)).decode("latin-1") if tenant and key else "this machine"
+
+
+def _answer(exchange: Exchange, value: Any) -> None:
+    exchange.respond(200, _JSON, msgspec.json.encode(value))
+
+
+def _fail(exchange: Exchange, error: TiffinError) -> None:
+    if not exchange.begun:
+        exchange.respond(status_of(error), [*_JSON, *error_headers(error)], error_body(error))

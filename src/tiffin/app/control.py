@@ -1,0 +1,271 @@
+"""Control's process: configuration, model files, entries, status. `python -m tiffin.app.control`.
+
+It publishes before it does anything else, and nothing that it publishes needs the database; so a
+broken database leaves requests, the admin API and the downloads alone.
+"""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import uvloop
+
+from tiffin.adapters.stores.artifacts import LocalArtifactStore
+from tiffin.adapters.stores.sqlite import SqliteAccounts
+from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
+from tiffin.app.clock import SystemClock
+from tiffin.app.starter import ensure_key, starter_config
+from tiffin.config.environ import environment
+from tiffin.config.load import Loaded
+from tiffin.control import fetch
+from tiffin.control.applied import ConfigFiles, life_of
+from tiffin.control.catalogue.pull import Sources
+from tiffin.control.chores import Chore
+from tiffin.control.ingest import Ingest
+from tiffin.control.office import Applied, Office
+from tiffin.control.publish import Publisher, Site, replace_file
+from tiffin.control.report import JournalStatus, Report, report
+from tiffin.errors import ConfigInvalid, TiffinError, Unavailable
+from tiffin.serving.progress import Phase, ProgressFile
+from tiffin.telemetry import exposition, journal, log
+from tiffin.telemetry.metrics import Meter
+from tiffin.types.paths import DataFolder
+
+if TYPE_CHECKING:
+    from tiffin.api.server import EdgeServer
+
+INGEST_EVERY_S = 0.25
+PUBLISH_EVERY_S = 1.0
+METRICS_EVERY_S = 0.5
+HEARTBEAT_EVERY_S = 0.25
+TRIM_EVERY_S = 30.0
+TRIM_ROWS = 5_000
+FOLD_EVERY_S = 20.0
+LAST_ANSWERS_S = 1.0
+LAST_INGEST_S = 8.0
+DAY_NS = 86_400_000_000_000
+NICENESS = 5
+
+
+class Control:
+    """The parts of control, put together from its boot value."""
+
+    def __init__(self, boot: Boot) -> None:
+        self.boot = boot
+        self.folder = DataFolder(Path(boot.data))
+        self.clock = SystemClock()
+        self.meter = Meter("control", boot.epoch)
+        self.publisher = Publisher(self.folder.snapshot)
+        self.fetching = fetch.Fetching(
+            LocalArtifactStore(self.folder.artifacts),
+            sources,
+            self.clock,
+            changed=self._file_came,
+            tell=self._tell,
+        )
+        files = ConfigFiles(
+            self.folder,
+            given=Path(boot.config_path) if boot.config_path else None,
+            server=life_of(boot.parent_pid),
+            starter=self._starter,
+        )
+        site = Site(self.folder, cores=len(os.sched_getaffinity(0)))
+        self.office = Office(files, self.publisher, site, self.fetching, self.clock)
+        self.accounts = SqliteAccounts(self.folder.database)
+        self.ingest = Ingest(self.folder.journal, self.accounts, self.meter, self.clock)
+        self.collector = exposition.Collector(self.folder.metrics)
+        self.waiting = self.meter.gauge("tiffin_journal_bytes", "Bytes of journals on disk")
+        self.number = self.meter.gauge("tiffin_snapshot_number", "The published snapshot")
+        self.failing = self.meter.gauge("tiffin_degraded", "Parts of control that fail", ("part",))
+        self.chores = [
+            Chore("admin", self._serve, None),
+            Chore("publish", self._publish, PUBLISH_EVERY_S),
+            Chore("fetch", self.fetching.run, None),
+            Chore("ingest", self.ingest.catch_up, INGEST_EVERY_S),
+            Chore("trim", self._trim, TRIM_EVERY_S),
+            Chore("metrics", self._measure, METRICS_EVERY_S),
+            Chore("fold", self._fold, FOLD_EVERY_S),
+        ]
+        self._server: EdgeServer | None = None
+
+    async def run(self) -> None:
+        """Publish, then keep everything going until TERM; raises `ConfigInvalid` at the start."""
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+        for path in (self.folder.run, self.folder.metrics, self.folder.journal):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.office.open()
+        progress = ProgressFile(self.folder.run / f"{self.boot.name}.progress")
+        progress.phase(Phase.READY)
+        os.nice(NICENESS)
+        async with asyncio.TaskGroup() as group:
+            beating = group.create_task(beat(progress))
+            tasks = [group.create_task(chore.run(), name=chore.name) for chore in self.chores]
+            await stopping.wait()
+            if self._server is not None:
+                self._server.stop()
+                await asyncio.wait(tasks[:1], timeout=LAST_ANSWERS_S)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await self._last_ingest()
+            beating.cancel()
+        self._measure_now()
+        self.meter.close()
+        self.accounts.close()
+        progress.close()
+
+    def report(self) -> Report:
+        """Everything that an operator may want to know now."""
+        waiting = JournalStatus(
+            behind_s=round(self.ingest.behind_s, 3), bytes=journal.total_bytes(self.folder.journal)
+        )
+        return report(
+            self.folder,
+            self.office,
+            self.publisher.current,
+            self.fetching.report.downloads,
+            self.chores,
+            waiting,
+        )
+
+    def apply(self, text: bytes) -> Applied:
+        """Take a configuration; see `Office.apply`."""
+        return self.office.apply(text, (self.boot.server, self.boot.telemetry))
+
+    def load_again(self) -> Applied:
+        """Read the configuration again; see `Office.load_again`."""
+        return self.office.load_again((self.boot.server, self.boot.telemetry))
+
+    async def metrics(self) -> tuple[str, str]:
+        """The content type and text of all processes' numbers; raises `OSError`."""
+        self._measure_now()
+        return exposition.CONTENT_TYPE, exposition.render(self.collector.collect())
+
+    async def _serve(self) -> None:
+        # Imported only now, when what everybody waits for has been published.
+        from tiffin.api.admin import AdminApi, Desk
+        from tiffin.api.server import EdgeServer
+        from tiffin.app.unix_socket import listen, private_edge
+
+        desk = Desk(
+            report=self.report,
+            config=lambda: self.office.loaded,
+            apply=self.apply,
+            load_again=self.load_again,
+            metrics=self.metrics,
+            accounts=self.accounts,
+        )
+        self._server = EdgeServer(private_edge(AdminApi(desk), self.boot.server))
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        path = self.folder.run / f"{self.boot.name}.sock"
+        try:
+            await self._server.run_on(listen(path))
+        finally:
+            path.unlink(missing_ok=True)
+
+    async def _publish(self) -> None:
+        self.office.refresh()
+
+    async def _trim(self) -> None:
+        telemetry = self.office.config.telemetry
+        gone = TRIM_ROWS
+        while gone == TRIM_ROWS:
+            gone = await self.accounts.trim(
+                before_ns=self.clock.now_ns() - telemetry.account_days * DAY_NS,
+                keep=telemetry.max_accounts,
+                at_most=TRIM_ROWS,
+            )
+
+    async def _measure(self) -> None:
+        self._measure_now()
+
+    def _measure_now(self) -> None:
+        self.waiting.set(journal.total_bytes(self.folder.journal))
+        current = self.publisher.current
+        self.number.set(current.number if current else 0)
+        for chore in self.chores:
+            self.failing.set(bool(chore.fault), (chore.name,))
+        self.meter.write(self.folder.metrics / f"control.{self.boot.epoch}.json")
+
+    async def _fold(self) -> None:
+        self.collector.collect()
+
+    async def _last_ingest(self) -> None:
+        """Take in what the ended gateways wrote; what can't be now, the next start does."""
+        try:
+            async with asyncio.timeout(LAST_INGEST_S):
+                await self.ingest.catch_up()
+        except (TimeoutError, TiffinError) as failure:
+            log.warning("journals wait for the next start", error=str(failure))
+
+    def _hung_up(self) -> None:
+        try:
+            self.load_again()
+        except TiffinError as failure:
+            log.error("configuration refused when it was read again", error=str(failure))
+
+    def _file_came(self) -> None:
+        # Where it can't be published now, the chore does it soon and says why it can't.
+        with contextlib.suppress(Unavailable):
+            self.office.refresh()
+
+    def _tell(self, downloads: fetch.Report) -> None:
+        with contextlib.suppress(OSError):
+            path = self.folder.run / "fetch.json"
+            replace_file(path, msgspec.json.encode(downloads), lasting=False)
+
+    def _starter(self) -> Loaded:
+        ensure_key(self.folder)
+        return starter_config(self.folder)
+
+
+@functools.cache
+def sources() -> Sources:
+    """Where model files come from, made when a file is first missing."""
+    from tiffin.adapters.sources.registry import default_sources
+
+    return default_sources(environment())
+
+
+async def beat(progress: ProgressFile) -> None:
+    """Show that the loop turns, until cancelled."""
+    while True:
+        progress.beat()
+        await asyncio.sleep(HEARTBEAT_EVERY_S)
+
+
+async def serve(boot: Boot) -> int:
+    """Run control to its end; its exit code."""
+    try:
+        await Control(boot).run()
+    except ConfigInvalid as failure:
+        state = {"phase": "failed", "reason": str(failure)}
+        path = DataFolder(Path(boot.data)).run / f"{boot.name}.state.json"
+        replace_file(path, msgspec.json.encode(state), lasting=False)
+        log.error("control can't start", error=str(failure))
+        return EXIT_PERMANENT
+    return 0
+
+
+def main() -> None:
+    """Entry of the process."""
+    boot = read_boot(sys.argv)
+    enter(boot)
+    sys.exit(uvloop.run(serve(boot)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""A server between processes of one machine and one user: its socket and its limits."""
+
+import socket
+from pathlib import Path
+
+from tiffin.api.http import Edge, Handler
+from tiffin.config.schema import Server
+from tiffin.dialects.openai.errors import error_body, error_headers, status_of
+from tiffin.errors import TiffinError
+from tiffin.ports.exchange import Headers
+
+# The gateway's idle connections are its own to close.
+KEEP_ALIVE_S = 86_400.0
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening unix socket that its owner alone may use."""
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.bind(str(path))
+    path.chmod(0o600)
+    return sock
+
+
+def private_edge(handler: Handler, server: Server) -> Edge:
+    """The edge of a server that only the gateway and the terminal talk to."""
+    return Edge(
+        handler=handler,
+        answer_error=answer_error,
+        max_body_bytes=server.max_body_bytes,
+        max_header_bytes=server.max_header_bytes,
+        max_headers=server.max_headers,
+        max_connections=server.max_connections,
+        header_timeout_s=server.header_timeout_s,
+        body_timeout_s=server.body_timeout_s,
+        keep_alive_s=KEEP_ALIVE_S,
+    )
+
+
+def answer_error(error: TiffinError) -> tuple[int, Headers, bytes]:
+    """An error as a whole response in the OpenAI shape."""
+    headers = [(b"content-type", b"application/json"), *error_headers(error)]
+    return status_of(error), headers, error_body(error)

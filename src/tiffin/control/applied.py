@@ -1,0 +1,77 @@
+"""Which configuration is in force: the file that the server was given, or what was applied to it.
+
+What `tiffin apply` gives is kept in the data folder. It is in force for as long as the server that
+it was given to lives, and where a server is started without a file, until the next one is applied.
+A server that is started with a file, or told to read it again, takes that file.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tiffin.config.load import Loaded, load, load_text
+from tiffin.control.publish import replace_file
+from tiffin.types.paths import DataFolder
+
+APPLIED = "applied"
+
+
+class ConfigFiles:
+    """Where the configuration comes from. `given` is the server's file, or None.
+
+    `server` identifies the life of the server that this control belongs to; `starter` gives the
+    configuration where there is no file at all. Every method raises `ConfigInvalid` or `OSError`.
+    """
+
+    def __init__(
+        self, folder: DataFolder, given: Path | None, server: str, starter: Callable[[], Loaded]
+    ) -> None:
+        self._folder = folder
+        self._given = given
+        self._server = server
+        self._starter = starter
+        self._note = folder.run / "applied.for"
+
+    def load(self) -> Loaded:
+        """The configuration in force."""
+        if self._folder.applied.exists() and (self._given is None or self._applied_to_us()):
+            return load(self._folder.applied)
+        return load(self._given) if self._given else self._starter()
+
+    def load_again(self) -> Loaded:
+        """What the server was given when it was started, read anew."""
+        if self._given is None:
+            return self.load()
+        loaded = load(self._given)
+        self._note.unlink(missing_ok=True)
+        return loaded
+
+    def read(self, text: bytes) -> Loaded:
+        """What a text would come to; changes nothing."""
+        return load_text(text, source=APPLIED)
+
+    def keep(self, text: bytes) -> None:
+        """Make a text what is in force from now on."""
+        if self._folder.applied.exists():
+            replace_file(self._folder.applied_before, self._folder.applied.read_bytes())
+        replace_file(self._folder.applied, text)
+        replace_file(self._note, self._server.encode())
+
+    def _applied_to_us(self) -> bool:
+        try:
+            return self._note.read_bytes() == self._server.encode()
+        except FileNotFoundError:
+            return False
+
+
+def life_of(pid: int) -> str:
+    """What tells this life of a process from another with the same number: when it began."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        return f"{pid}:{stat.rpartition(')')[2].split()[19]}:{_boot_id()}"
+    except (OSError, IndexError):
+        return f"{pid}:{os.getpid()}"
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,0 +1,173 @@
+"""Brings the configured models' files, the smallest first, and says how far they have come."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from tiffin.config.schema import Config, LlamacppModel
+from tiffin.control.catalogue.pull import Sources, artifact_of, check, pull, smallest_first
+from tiffin.control.publish import Shelf
+from tiffin.errors import ArtifactError, ConfigInvalid, Draining
+from tiffin.ports.artifacts import Artifact, ArtifactStore
+from tiffin.ports.clock import Clock
+
+REPORT_EVERY_S = 0.2
+FIRST_RETRY_S = 15.0
+LAST_RETRY_S = 600.0
+
+
+class Download(msgspec.Struct, frozen=True, kw_only=True):
+    """A file on its way; `total_bytes` is 0 where nobody knows."""
+
+    name: str
+    done_bytes: int
+    total_bytes: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Every file that isn't here and not given up, the one in work first."""
+
+    downloads: list[Download] = []
+
+
+class Fetching:
+    """One download at a time, in a thread; everything else happens on the loop.
+
+    `sources` is asked for them when they are first needed, since their libraries take time to load.
+    `changed` is called when a file has come or can't be had for now; `tell` is called with what
+    is on its way, whenever that changes. What failed is tried again, ever less often.
+    """
+
+    def __init__(
+        self,
+        store: ArtifactStore,
+        sources: Callable[[], Sources],
+        clock: Clock,
+        changed: Callable[[], None],
+        tell: Callable[[Report], None],
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._clock = clock
+        self._changed = changed
+        self._tell = tell
+        self._wanted: list[Artifact] = []
+        self._present: dict[str, Path] = {}
+        self._failed: dict[str, str] = {}
+        self._tries: dict[str, int] = {}
+        self._again: dict[str, float] = {}
+        self._done: dict[str, tuple[int, int]] = {}
+        self._wake = asyncio.Event()
+        self._stop = threading.Event()
+        self._pulling: Artifact | None = None
+        self.report = Report()
+
+    @property
+    def shelf(self) -> Shelf:
+        """Which files are here and which can't be had."""
+        return Shelf(present=self._present, failed=self._failed)
+
+    def check(self, config: Config) -> None:
+        """Raise `ConfigInvalid` where a model's sources can't be right; looks at nothing else."""
+        for artifact in _artifacts(config):
+            check(artifact, self._sources())
+
+    def want(self, config: Config) -> None:
+        """From now on these models' files are wanted, and what failed is worth another try."""
+        self._wanted = smallest_first(_artifacts(config))
+        self._failed, self._again, self._tries = {}, {}, {}
+        self._look()
+        if self._pulling is not None and self._pulling not in self._wanted:
+            self._stop.set()
+        self._say()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch what is wanted, until cancelled."""
+        while True:
+            self._wake.clear()
+            artifact = next(self._missing(), None)
+            if artifact is not None:
+                await self._fetch(artifact)
+                continue
+            wait_s = min(self._again.values(), default=float("inf")) - self._clock.monotonic()
+            try:
+                async with asyncio.timeout(None if wait_s == float("inf") else max(wait_s, 0.0)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _look(self) -> None:
+        found = {one.sha256: self._store.find(one.sha256) for one in self._wanted}
+        self._present = {digest: path for digest, path in found.items() if path is not None}
+
+    def _missing(self) -> Iterator[Artifact]:
+        now = self._clock.monotonic()
+        for artifact in self._wanted:
+            due = self._again.get(artifact.model, 0.0) <= now
+            if artifact.sha256 not in self._present and due:
+                yield artifact
+
+    async def _fetch(self, artifact: Artifact) -> None:
+        self._stop = stop = threading.Event()
+        self._pulling = artifact
+        loop = asyncio.get_running_loop()
+        pulling = loop.run_in_executor(
+            None, pull, artifact, self._store, self._sources(), self._progress, stop
+        )
+        try:
+            while not pulling.done():
+                await asyncio.wait([pulling], timeout=REPORT_EVERY_S)
+                self._say()
+        finally:
+            # Where this is cancelled, the thread must not go on behind our back.
+            stop.set()
+            await asyncio.wait([pulling])
+            self._pulling = None
+        self._settle(artifact, pulling)
+
+    def _settle(self, artifact: Artifact, pulled: "asyncio.Future[Path]") -> None:
+        try:
+            self._present = {**self._present, artifact.sha256: pulled.result()}
+        except Draining:
+            return
+        except (ArtifactError, ConfigInvalid) as failure:
+            tries = self._tries[artifact.model] = self._tries.get(artifact.model, 0) + 1
+            delay_s = min(FIRST_RETRY_S * 2.0 ** (tries - 1), LAST_RETRY_S)
+            self._again[artifact.model] = self._clock.monotonic() + delay_s
+            self._failed = {**self._failed, artifact.model: failure.message}
+        else:
+            self._again.pop(artifact.model, None)
+            self._failed = {k: v for k, v in self._failed.items() if k != artifact.model}
+        self._say()
+        self._changed()
+
+    def _progress(self, model: str, done_bytes: int, total_bytes: int, _source: str) -> None:
+        """Called in the downloading thread."""
+        self._done[model] = (done_bytes, total_bytes)
+
+    def _say(self) -> None:
+        downloads = []
+        for artifact in self._wanted:
+            name = artifact.model
+            if artifact.sha256 in self._present or name in self._failed:
+                continue
+            done_bytes, total_bytes = self._done.get(name, (0, artifact.size_bytes))
+            downloads.append(Download(name=name, done_bytes=done_bytes, total_bytes=total_bytes))
+        if self._pulling is not None:
+            downloads.sort(key=lambda one: one.name != getattr(self._pulling, "model", ""))
+        report = Report(downloads=downloads)
+        if report != self.report:
+            self.report = report
+            self._tell(report)
+
+
+def _artifacts(config: Config) -> list[Artifact]:
+    return [
+        artifact_of(name, model)
+        for name, model in config.models.items()
+        if isinstance(model, LlamacppModel)
+    ]

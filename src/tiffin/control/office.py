@@ -1,0 +1,153 @@
+"""Keeps the published snapshot true to the configuration in force and to the files that came."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tiffin.config.load import Loaded
+from tiffin.config.schema import Config, Server, Telemetry
+from tiffin.config.secrets import key_hashes
+from tiffin.control.applied import ConfigFiles
+from tiffin.control.fetch import Fetching
+from tiffin.control.publish import Keys, Publisher, Site, compose
+from tiffin.errors import ConfigInvalid, Unavailable
+from tiffin.ports.clock import Clock
+from tiffin.telemetry import log
+
+LIVE = frozenset({"server.request_timeout_s", "telemetry.account_days", "telemetry.max_accounts"})
+"""Settings of the processes' own sections that take effect without a new start."""
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What taking a configuration did: which settings changed, by path, under which number.
+
+    `restart` are settings that the running processes don't follow until the next start.
+    """
+
+    number: int
+    config_hash: str
+    changed: list[str]
+    restart: list[str]
+
+
+class Office:
+    """The configuration in force and what follows from it. Nothing here needs the database.
+
+    `running` is what the processes were started with.
+    """
+
+    def __init__(
+        self, files: ConfigFiles, publisher: Publisher, site: Site, fetching: Fetching, clock: Clock
+    ) -> None:
+        self._files = files
+        self._publisher = publisher
+        self._site = site
+        self._fetching = fetching
+        self._clock = clock
+        self._keys: Keys = {}
+        self.loaded: Loaded | None = None
+        self.fault = ""
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force; the defaults while none could be loaded."""
+        return self.loaded.config if self.loaded else Config()
+
+    def open(self) -> None:
+        """Load and publish for the first time.
+
+        Where the configuration can't be used, what was published before stays, and `fault` says
+        why; where nothing was, `ConfigInvalid` is raised.
+        """
+        try:
+            self._adopt(self._files.load())
+        except ConfigInvalid as failure:
+            if self._publisher.current is None:
+                raise
+            self.fault = f"the configuration can't be used: {failure}"
+            log.error("configuration refused, the last snapshot stays", error=str(failure))
+        except Unavailable as failure:
+            log.error("snapshot not published yet", error=str(failure))
+
+    def apply(self, text: bytes, running: tuple[Server, Telemetry]) -> Applied:
+        """Take a configuration that somebody gave, whole or not at all.
+
+        Raises `ConfigInvalid`, or `Unavailable` where it can't be kept, and nothing has changed; or
+        `Unavailable` where it can't be published yet, which `refresh` makes good.
+        """
+        before = self.config
+        loaded = self._files.read(text)
+        self._fetching.check(loaded.config)
+        key_hashes(loaded.config)
+        try:
+            self._files.keep(text)
+        except OSError as cause:
+            raise Unavailable(
+                f"the configuration can't be kept: {cause}", retry_after=1.0
+            ) from cause
+        self._adopt(loaded)
+        return self._applied(before, running)
+
+    def load_again(self, running: tuple[Server, Telemetry]) -> Applied:
+        """Take anew what the server was started with; raises as `apply` does."""
+        before = self.config
+        try:
+            loaded = self._files.load_again()
+            self._fetching.check(loaded.config)
+            self._adopt(loaded)
+        except ConfigInvalid as failure:
+            self.fault = f"the configuration was refused when it was read again: {failure}"
+            raise
+        return self._applied(before, running)
+
+    def refresh(self) -> None:
+        """Publish again where files have come since; raises `Unavailable` where that can't be."""
+        if self.loaded is None:
+            return
+        snapshot = compose(
+            self.loaded,
+            self._keys,
+            self._fetching.shelf,
+            self._site,
+            self._publisher.current,
+            self._clock.now_ns(),
+        )
+        try:
+            self._publisher.publish(snapshot)
+        except OSError as cause:
+            raise Unavailable(f"the snapshot can't be written: {cause}", retry_after=1.0) from cause
+
+    def _adopt(self, loaded: Loaded) -> None:
+        self._keys = key_hashes(loaded.config)
+        self.loaded = loaded
+        self.fault = ""
+        self._fetching.want(loaded.config)
+        self.refresh()
+        log.info("configuration taken", source=loaded.source, sha256=loaded.sha256)
+
+    def _applied(self, before: Config, running: tuple[Server, Telemetry]) -> Applied:
+        config = self.config
+        started = msgspec.structs.replace(config, server=running[0], telemetry=running[1])
+        current = self._publisher.current
+        return Applied(
+            number=current.number if current else 0,
+            config_hash=self.loaded.sha256 if self.loaded else "",
+            changed=list(changed(msgspec.to_builtins(before), msgspec.to_builtins(config))),
+            restart=[
+                path
+                for path in changed(msgspec.to_builtins(started), msgspec.to_builtins(config))
+                if path not in LIVE
+            ],
+        )
+
+
+def changed(before: Any, after: Any, where: str = "") -> Iterator[str]:
+    """The paths of the settings in which two trees differ; what only one has counts as one."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        if before != after:
+            yield where
+        return
+    for name in sorted(before.keys() | after.keys()):
+        path = f"{where}.{name}" if where else name
+        yield from changed(before.get(name), after.get(name), path)

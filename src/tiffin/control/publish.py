@@ -1,0 +1,238 @@
+"""From a configuration and the files that are here to the one value that the data plane reads."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tiffin.config.load import Loaded
+from tiffin.config.schema import (
+    Config,
+    EchoModel,
+    LlamacppModel,
+    Model,
+    ModelCommon,
+    RemoteModel,
+    Route,
+)
+from tiffin.control.catalogue.revision import manifest_of, revision_id
+from tiffin.types.paths import DataFolder
+from tiffin.types.snapshot import Deployment, GuardPolicy, Plan, Principal, Snapshot, Target
+
+READY = "ready-to-run"
+FETCHING = "fetching"
+FAILED = "failed"
+
+Keys = Mapping[str, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The models' files: paths by digest of those that are here, reasons by model of those that
+    can't be had; all others are on their way."""
+
+    present: Mapping[str, Path] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The machine: its data folder, and how many cores may compute."""
+
+    folder: DataFolder
+    cores: int
+
+
+def compose(
+    loaded: Loaded,
+    keys: Keys,
+    shelf: Shelf,
+    site: Site,
+    previous: Snapshot | None,
+    now_ns: int,
+) -> Snapshot:
+    """The snapshot that follows `previous`, or `previous` itself where nothing would change."""
+    config = loaded.config
+    targets = {
+        name: _target(name, model, shelf, site.folder) for name, model in config.models.items()
+    }
+    draft = Snapshot(
+        number=0,
+        config_hash=loaded.sha256,
+        published_ns=now_ns,
+        keys={digest: _principal(config, *owner) for digest, owner in keys.items()},
+        tenant_limits={name: tenant.limits for name, tenant in config.tenants.items()},
+        plans=_plans(config, targets, previous, now_ns // 1_000_000_000),
+        guards={
+            name: GuardPolicy(kind=guard.kind, action=guard.action, on_error=guard.on_error)
+            for name, guard in config.guards.items()
+        },
+        deployments=tuple(
+            _deployment(name, model, targets[name], shelf, _threads(config, model, site.cores))
+            for name, model in config.models.items()
+            if not isinstance(model, RemoteModel) and targets[name].state == READY
+        ),
+    )
+    if previous is None:
+        return msgspec.structs.replace(draft, number=1)
+    same = msgspec.structs.replace(
+        draft, number=previous.number, published_ns=previous.published_ns
+    )
+    if same == previous:
+        return previous
+    return msgspec.structs.replace(draft, number=previous.number + 1)
+
+
+class Publisher:
+    """The snapshot's file: replaced whole, numbered upwards, read back after a restart."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.current: Snapshot | None = None
+        self._least = 1
+        try:
+            self.current = msgspec.json.decode(path.read_bytes(), type=Snapshot)
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError):
+            # Readers keep the highest number that they saw, which can't be known any more; seconds
+            # since 1970 are more than anybody has published.
+            self._least = int(path.stat().st_mtime) + 1
+
+    def publish(self, snapshot: Snapshot) -> Snapshot:
+        """Make it the current one, on disk too, where it isn't already; raises `OSError`."""
+        if snapshot is self.current:
+            return snapshot
+        if snapshot.number < self._least:
+            snapshot = msgspec.structs.replace(snapshot, number=self._least)
+        replace_file(self._path, msgspec.json.encode(snapshot))
+        self.current = snapshot
+        return snapshot
+
+
+def replace_file(path: Path, content: bytes, *, lasting: bool = True) -> None:
+    """Replace a file whole, private to this user; raises `OSError`.
+
+    `lasting` is whether the new content must survive the machine's death too.
+    """
+    fresh = path.with_name(path.name + ".tmp")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+        if lasting:
+            file.flush()
+            os.fsync(fd)
+    fresh.replace(path)
+
+
+def _principal(config: Config, tenant: str, name: str) -> Principal:
+    key = config.tenants[tenant].keys[name]
+    return Principal(
+        tenant=tenant, key=name, admin=key.admin, models=tuple(key.models), limits=key.limits
+    )
+
+
+def _plans(
+    config: Config, targets: Mapping[str, Target], previous: Snapshot | None, now_s: int
+) -> dict[str, Plan]:
+    known = previous.plans if previous else {}
+    plans: dict[str, Plan] = {}
+
+    def add(
+        name: str, settings: ModelCommon | Route, models: list[str], guard: str, attempts: int
+    ) -> None:
+        tried = tuple(targets[model] for model in models)
+        identity = _identity(tried, config.guards.get(guard))
+        before = known.get(name)
+        plans[name] = Plan(
+            name=name,
+            identity=identity,
+            targets=tried,
+            attempts=attempts,
+            timeout_s=settings.timeout_s or config.server.request_timeout_s,
+            cache_ttl_s=settings.cache_ttl_s,
+            guard=guard,
+            created=before.created if before and before.identity == identity else now_s,
+        )
+
+    for name, model in config.models.items():
+        add(name, model, [name], model.guard, 1)
+    for name, route in config.routes.items():
+        # A route without a guard of its own has models that agree on one.
+        guard = route.guard or config.models[route.models[0]].guard
+        add(name, route, route.models, guard, route.attempts)
+    return plans
+
+
+def _identity(targets: tuple[Target, ...], guard: Any) -> str:
+    """What an answer depends on: which revisions in which order, and what is checked."""
+    meaning = [[(t.kind, t.model, t.revision) for t in targets], guard]
+    return hashlib.sha256(msgspec.json.encode(meaning)).hexdigest()
+
+
+def _target(name: str, model: Model, shelf: Shelf, folder: DataFolder) -> Target:
+    revision = revision_id(manifest_of(model))
+    if isinstance(model, RemoteModel):
+        return Target(
+            model=name,
+            revision=revision,
+            kind="remote",
+            url=model.url,
+            upstream_model=model.model or name,
+            key_env=model.key_env,
+            key_file=model.key_file,
+            max_concurrency=model.max_concurrency,
+            queue=model.queue,
+            connect_timeout_s=model.connect_timeout_s,
+            first_byte_timeout_s=model.first_byte_timeout_s,
+            between_bytes_timeout_s=model.between_bytes_timeout_s,
+            tools=model.tools,
+        )
+    state, reason = READY, ""
+    if isinstance(model, LlamacppModel) and model.sha256 not in shelf.present:
+        reason = shelf.failed.get(name, "")
+        state = FAILED if reason else FETCHING
+    return Target(
+        model=name,
+        revision=revision,
+        kind="llamacpp" if isinstance(model, LlamacppModel) else "echo",
+        state=state,
+        reason=reason,
+        socket=str(folder.replica_socket(name, revision)),
+        # The queue that counts is the replica's, which knows its slots; this only bounds sockets.
+        max_concurrency=2 * (model.slots + model.queue),
+        queue=0,
+        tools=model.tools,
+    )
+
+
+def _deployment(
+    name: str, model: LlamacppModel | EchoModel, target: Target, shelf: Shelf, threads: int
+) -> Deployment:
+    # Without what only the gateway and the catalogue read, so that changing it restarts nothing.
+    spec: Model = msgspec.structs.replace(model, timeout_s=0.0, cache_ttl_s=0.0, guard="")
+    digest = ""
+    if isinstance(spec, LlamacppModel):
+        spec = msgspec.structs.replace(spec, sources=[])
+        digest = spec.sha256
+    return Deployment(
+        model=name,
+        revision=target.revision,
+        socket=target.socket,
+        spec=msgspec.Raw(msgspec.json.encode(spec)),
+        artifact=str(shelf.present.get(digest, "")),
+        artifact_sha256=digest,
+        threads=threads,
+    )
+
+
+def _threads(config: Config, model: Model, cores: int) -> int:
+    """A share of the cores for each language model that is to run here, present or not yet."""
+    if isinstance(model, EchoModel | RemoteModel):
+        return 1
+    local = sum(isinstance(other, LlamacppModel) for other in config.models.values())
+    return model.threads or max(1, cores // local)
