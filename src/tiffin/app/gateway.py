@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from tiffin.adapters.stores.snapshot_file import SnapshotFile
 from tiffin.adapters.upstreams.http1 import Endpoint, Http1Backend, Timeouts
 from tiffin.api.http import Edge
 from tiffin.api.public import Desk, PublicSite
 from tiffin.api.server import EdgeServer
 from tiffin.app.boot import Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
+from tiffin.app.polled_file import PolledFile
 from tiffin.config.secrets import read_secret
 from tiffin.dialects.openai.errors import error_body, error_headers, status_of
 from tiffin.errors import TiffinError, Unavailable
@@ -53,7 +53,8 @@ class Gateway:
         self.journal = Journal(
             self.data.journal, boot.epoch, max_total_bytes=boot.telemetry.max_journal_bytes
         )
-        self.snapshots = SnapshotFile(self.data.snapshot)
+        self.published = PolledFile(self.data.snapshot, Snapshot)
+        self.pinned: Snapshot | None = None
         self.admission = Admission(self.clock, boot.server.max_in_flight)
         self.guards = Guards()
         self.pool = Pool(connect)
@@ -65,16 +66,15 @@ class Gateway:
 
     def snapshot(self) -> Snapshot:
         """The pinned snapshot; raises `Unavailable` before the first one."""
-        current = self.snapshots.current
-        if current is None:
+        if self.pinned is None:
             raise Unavailable("the server has no configuration yet", retry_after=1.0)
-        return current
+        return self.pinned
 
     def not_ready(self) -> str:
         """Why this gateway isn't ready, or empty."""
         if self.admission.draining:
             return "the server is stopping"
-        if self.snapshots.current is None:
+        if self.pinned is None:
             return "there is no configuration yet"
         if not self.journal.writable:
             return "the account journal can't be written; is the disk full?"
@@ -144,9 +144,11 @@ class Gateway:
         )
 
     def _follow_snapshot(self) -> None:
-        if self.snapshots.poll() and self.snapshots.current is not None:
-            self.guards.adopt(self.snapshots.current)
-            self.pool.adopt(self.snapshots.current)
+        fresh = self.published.changed()
+        if fresh is not None and (self.pinned is None or fresh.number > self.pinned.number):
+            self.guards.adopt(fresh)
+            self.pool.adopt(fresh)
+            self.pinned = fresh
 
     def _measure(self) -> None:
         self.journal.retry()
