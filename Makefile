@@ -55,7 +55,7 @@ arch: $(DEV) ## check the architecture: layers, sizes, names, effects of importi
 
 .PHONY: test
 test: $(DEV) ## run the tests, in random order
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 WORKERS ?= 2
 
 .PHONY: bench

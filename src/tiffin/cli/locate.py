@@ -7,7 +7,7 @@ import msgspec
 
 from tiffin.app.starter import configuration, folder_of
 from tiffin.cli.connect import Address
-from tiffin.config.load import Loaded
+from tiffin.config.load import Loaded, load
 from tiffin.config.schema import Config
 from tiffin.control.fleet.status import Status
 from tiffin.types.paths import DataFolder
@@ -23,8 +23,16 @@ def config_path(given: Path | None) -> Path | None:
 
 
 def configured(given: Path | None, data: Path | None = None) -> Loaded:
-    """The configuration that `tiffin serve` would use; raises `ConfigInvalid`."""
-    return configuration(config_path(given), DataFolder(data.absolute()) if data else None)
+    """The configuration that `tiffin serve` would use; raises `ConfigInvalid`.
+
+    Without a file that is what `tiffin apply` gave last, and without that the starter's.
+    """
+    path = config_path(given)
+    named = DataFolder(data.absolute()) if data else None
+    if path is None:
+        applied = (named or folder_of(load(None).config)).applied
+        path = applied if applied.exists() else None
+    return configuration(path, named)
 
 
 def folder(config: Config, data: Path | None) -> DataFolder:
@@ -56,11 +64,12 @@ def control(*, url: str, key: str, data: Path | None) -> Address:
 
 
 def running(here: DataFolder) -> Status | None:
-    """What the supervisor of a data folder last said, if anything."""
+    """What the supervisor of a data folder says, or None where none lives."""
     try:
-        return msgspec.json.decode((here.run / "status.json").read_bytes(), type=Status)
+        status = msgspec.json.decode((here.run / "status.json").read_bytes(), type=Status)
     except (OSError, msgspec.MsgspecError):
         return None
+    return status if Path(f"/proc/{status.pid}").exists() else None
 
 
 def running_at(here: DataFolder) -> str:

@@ -1,0 +1,111 @@
+"""Commands that ask a running server: its status, its models, a new configuration for it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tiffin.cli import locate
+from tiffin.cli.connect import Unreachable
+from tiffin.config.load import load_text
+from tiffin.errors import ConfigInvalid
+
+Json = dict[str, Any]
+Row = tuple[str, ...]
+
+
+def apply_file(path: Path, *, url: str, key: str, data: Path | None) -> str:
+    """Give a file to the server and say what that did; raises `ConfigInvalid` and `Refused`."""
+    try:
+        text = path.read_bytes()
+    except OSError as cause:
+        raise ConfigInvalid(f"can't be read: {cause.strerror}", where=str(path)) from cause
+    load_text(text, source=str(path))  # a mistake is told here, before anything is sent
+    address = locate.control(url=url, key=key, data=data)
+    done = address.call("POST", "/admin/v1/config", {"toml": text.decode()}, timeout_s=30.0)
+    lines = [f"Applied as snapshot {done['number']}, sha256 {done['config_hash']}."]
+    lines += [f"  changed: {name}" for name in done["changed"]]
+    lines += [f"  takes effect at the next start: {name}" for name in done["restart"]]
+    return "\n".join(lines)
+
+
+def list_models(*, url: str, key: str, data: Path | None) -> None:
+    """Print the names that clients can use with this key."""
+    found = locate.server(url=url, key=key, data=data).call("GET", "/v1/models")
+    for model in found["data"]:
+        print(model["id"])
+
+
+def show_status(*, url: str, key: str, data: Path | None, as_json: bool) -> None:
+    """Print what runs; without control, what the supervisor last wrote down."""
+    address = locate.control(url=url, key=key, data=data)
+    try:
+        report = address.call("GET", "/admin/v1/status")
+        totals = address.call("GET", "/admin/v1/accounts/totals")["data"]
+    except Unreachable as failure:
+        if url:
+            raise
+        report, totals = _without_control(failure, data), []
+    if as_json:
+        print(json.dumps({"status": report, "totals": totals}, indent=2))
+    else:
+        print("\n".join(_lines(report, totals)))
+
+
+def _without_control(failure: Unreachable, data: Path | None) -> Json:
+    import msgspec
+
+    here = locate.folder(locate.configured(None, data).config, data)
+    status = locate.running(here)
+    if status is None:
+        raise Unreachable(f"nothing serves the data folder {here.root}") from failure
+    found: Json = msgspec.to_builtins(status)
+    return found | {"degraded": [f"control doesn't answer: {failure}"]}
+
+
+def _lines(report: Json, totals: list[Json]) -> Iterator[str]:
+    yield f"Tiffin at {report['address']}"
+    if "snapshot" in report:
+        yield f"configuration {report['config_source']}, snapshot {report['snapshot']}"
+    yield from (f"! {reason}" for reason in report["degraded"])
+    models = [_model(model) for model in report.get("models", ())]
+    models += [
+        (route["name"], "route", "tries " + ", ".join(route["models"]))
+        for route in report.get("routes", ())
+    ]
+    yield from _table("models", models)
+    yield from _table("processes", [_process(process) for process in report["processes"]])
+    if totals:
+        outcomes: Counter[str] = Counter()
+        for total in totals:
+            outcomes[total["outcome"]] += total["requests"]
+        yield from _table("accounts", [(name, str(count)) for name, count in outcomes.items()])
+    if "journal" in report:
+        journal = report["journal"]
+        yield f"  {journal['behind_s']:.1f} s behind, {journal['bytes']} bytes of journals"
+
+
+def _model(model: Json) -> Row:
+    if model["total_bytes"] and model["state"] == "fetching":
+        share = f"{model['done_bytes'] / 1e6:.0f} of {model['total_bytes'] / 1e6:.0f} MB"
+        return model["name"], model["state"], share
+    if model["state"] == "ready" and model["load_ms"]:
+        times = f"loaded in {model['load_ms']} ms, first answer in {model['warm_ms']} ms"
+        return model["name"], model["state"], times
+    return model["name"], model["state"], model["reason"]
+
+
+def _process(process: Json) -> Row:
+    again = f"restarted {process['restarts']} times" if process["restarts"] else ""
+    why = f"{again}; {process['reason']}" if again and process["reason"] else again
+    return process["name"], process["state"], f"pid {process['pid']}", why
+
+
+def _table(title: str, rows: list[Row]) -> Iterator[str]:
+    yield ""
+    yield title
+    widths = [max(len(row[column]) for row in rows) for column in range(2)] if rows else []
+    for row in rows:
+        first, second = (cell.ljust(width) for cell, width in zip(row[:2], widths, strict=True))
+        yield "  ".join(["", first, second, *filter(None, row[2:])]).rstrip()
