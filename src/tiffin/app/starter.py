@@ -24,14 +24,17 @@ _USABLE = re.compile(r"[!-~]{8,512}")
 def configuration(
     path: Path | None, folder: DataFolder | None = None, environ: Mapping[str, str] | None = None
 ) -> Loaded:
-    """The configuration of a file, or the starter's where there is none; raises `ConfigInvalid`.
+    """The configuration that a server would be started with; raises `ConfigInvalid`.
 
+    That is the file's; without a file what was applied last in the data folder, else the starter's.
     `folder` is the data folder where it isn't the configured one.
     """
     if path is not None:
         return load(path, environ)
     if folder is None:
         folder = folder_of(starter_config(DataFolder(Path.cwd()), environ).config)
+    if folder.applied.exists():
+        return load(folder.applied, environ)
     return starter_config(folder, environ)
 
 

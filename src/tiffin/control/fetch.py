@@ -1,6 +1,7 @@
 """Brings the configured models' files, the smallest first, and says how far they have come."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tiffin.ports.artifacts import Artifact, ArtifactStore
 from tiffin.ports.clock import Clock
 
 REPORT_EVERY_S = 0.2
+LOOK_EVERY_S = 1.0
 FIRST_RETRY_S = 15.0
 LAST_RETRY_S = 600.0
 
@@ -93,12 +95,9 @@ class Fetching:
             if artifact is not None:
                 await self._fetch(artifact)
                 continue
-            wait_s = min(self._again.values(), default=float("inf")) - self._clock.monotonic()
-            try:
-                async with asyncio.timeout(None if wait_s == float("inf") else max(wait_s, 0.0)):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S if self._again else None):
                     await self._wake.wait()
-            except TimeoutError:
-                continue
 
     def _look(self) -> None:
         found = {one.sha256: self._store.find(one.sha256) for one in self._wanted}

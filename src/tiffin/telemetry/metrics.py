@@ -99,13 +99,15 @@ class Family(Generic[S]):
     """All series of one metric; label sets over the bound share one that is called `_other`."""
 
     def __init__(
-        self, shape: FamilyState, make: Callable[[], S], bound: int, overflowed: Number
+        self, shape: FamilyState, make: Callable[[], S], bound: int, overflow: Callable[[], None]
     ) -> None:
         self.shape = shape
         self._make = make
-        self._overflowed = overflowed
+        self._overflow = overflow
         self._bound = bound
         self._series: dict[Labels, S] = {}
+        if not shape.labels:
+            self._series[()] = make()
 
     def labels(self, values: Labels) -> S:
         """The series of these label values; bind it once where the values are known ahead."""
@@ -121,7 +123,7 @@ class Family(Generic[S]):
         if len(values) != len(self.shape.labels):
             raise ValueError(f"{self.shape.name} has the labels {self.shape.labels}: {values}")
         if len(self._series) >= self._bound:
-            self._overflowed.add()
+            self._overflow()
             values = (OTHER,) * len(values)
             if values in self._series:
                 return self._series[values]
@@ -181,7 +183,7 @@ class Meter:
             help="Times that labels over the bound were counted as _other",
             labels=("metric",),
         )
-        self._overflow = Counter(shape, Number, max_series, Number())
+        self._overflow = Counter(shape, Number, max_series, lambda: None)
         self._families[OVERFLOWED] = self._overflow
 
     def counter(self, name: str, help: str, labels: Labels = ()) -> Counter:
@@ -244,7 +246,7 @@ class Meter:
     def _add(self, kind: type[F], shape: FamilyState, make: Callable[[], Any]) -> F:
         known = self._families.get(shape.name)
         if known is None:
-            known = kind(shape, make, self._bound, self._overflow.labels((shape.name,)))
+            known = kind(shape, make, self._bound, lambda: self._overflow.add((shape.name,)))
             self._families[shape.name] = known
         if not isinstance(known, kind) or known.shape != shape:
             raise ValueError(f"{shape.name} already exists with another shape")
