@@ -156,13 +156,22 @@ class Pool:
         return station
 
     async def probe_for_ever(self) -> None:
-        """Ask every replica whether it is ready, again and again."""
-        while True:
-            replicas = [s for s in self._stations.values() if s.target.kind != "remote"]
-            async with asyncio.TaskGroup() as group:
-                for station in replicas:
-                    group.create_task(probe(station))
-            await asyncio.sleep(PROBE_EVERY_S)
+        """Ask every replica whether it is ready, again and again; a mute one holds up no other."""
+        asking: set[Station] = set()
+
+        async def ask(station: Station) -> None:
+            try:
+                await probe(station)
+            finally:
+                asking.discard(station)
+
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for station in self._stations.values():
+                    if station.target.kind != "remote" and station not in asking:
+                        asking.add(station)
+                        group.create_task(ask(station))
+                await asyncio.sleep(PROBE_EVERY_S)
 
     def close(self) -> None:
         """Close every station."""
