@@ -1,0 +1,47 @@
+"""A data folder with a configuration file, and the office that control would have over it."""
+
+from pathlib import Path
+
+from tiffin.adapters.stores.artifacts import LocalArtifactStore
+from tiffin.config.load import load_tree
+from tiffin.config.schema import Server, Telemetry
+from tiffin.control.applied import ConfigFiles
+from tiffin.control.fetch import Fetching
+from tiffin.control.office import Office
+from tiffin.control.publish import Publisher, Site
+from tiffin.testing.clock import FakeClock
+from tiffin.types.paths import DataFolder
+
+ONE = b"[models.one]\nruntime = 'echo'\n"
+TWO = b"[models.two]\nruntime = 'echo'\n[server]\nport = 1\nrequest_timeout_s = 9\n"
+RUNNING = (Server(), Telemetry())
+
+
+class Installation:
+    """A data folder, and the control that one start of the server has."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = DataFolder(root)
+        self.folder.run.mkdir(parents=True)
+        self.file = root / "tiffin.toml"
+        self.file.write_bytes(ONE)
+
+    def control(self, *, life: str = "1", given: bool = True) -> Office:
+        files = ConfigFiles(
+            self.folder, self.file if given else None, life, lambda: load_tree({}, {})
+        )
+        clock = FakeClock()
+        store = LocalArtifactStore(self.folder.artifacts)
+        fetching = Fetching(store, dict, clock, lambda: None, lambda _: None)
+        publisher = Publisher(self.folder.snapshot)
+        return Office(files, publisher, Site(self.folder, 4), fetching, clock)
+
+    def opened(self, *, life: str = "1", given: bool = True) -> Office:
+        office = self.control(life=life, given=given)
+        office.open()
+        return office
+
+    @property
+    def published(self) -> list[str]:
+        snapshot = Publisher(self.folder.snapshot).current
+        return sorted(snapshot.plans) if snapshot else []

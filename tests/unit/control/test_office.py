@@ -1,0 +1,139 @@
+"""Which configuration is in force, and that taking one is all or nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.installation import ONE, RUNNING, TWO, Installation
+from tiffin.control.applied import life_of
+from tiffin.control.office import changed
+from tiffin.errors import ConfigInvalid, Unavailable
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Installation:
+    return Installation(tmp_path / "data")
+
+
+def test_the_file_is_published(site: Installation) -> None:
+    site.opened()
+    assert site.published == ["one"]
+
+
+def test_what_is_applied_is_published_and_told(site: Installation) -> None:
+    office = site.opened()
+    applied = office.apply(TWO, RUNNING)
+    assert site.published == ["two"]
+    assert applied.number == 2
+    assert applied.changed == [
+        "models.one",
+        "models.two",
+        "server.port",
+        "server.request_timeout_s",
+    ]
+    assert applied.restart == ["server.port"]
+
+
+def test_it_outlives_control_but_not_the_server(site: Installation) -> None:
+    site.opened(life="1").apply(TWO, RUNNING)
+    site.opened(life="1")
+    assert site.published == ["two"]
+    site.opened(life="2")
+    assert site.published == ["one"]
+
+
+def test_without_a_file_it_stays_until_the_next(site: Installation) -> None:
+    site.opened(life="1", given=False).apply(TWO, RUNNING)
+    site.opened(life="2", given=False).apply(ONE, RUNNING)
+    assert site.folder.applied.read_bytes() == ONE
+    assert site.folder.applied_before.read_bytes() == TWO
+    site.opened(life="3", given=False)
+    assert site.published == ["one"]
+
+
+def test_reading_again_takes_the_file_for_good(site: Installation) -> None:
+    office = site.opened()
+    office.apply(TWO, RUNNING)
+    site.file.write_bytes(ONE + b"queue = 3\n")
+    office.load_again(RUNNING)
+    assert site.published == ["one"]
+    site.opened()
+    assert site.published == ["one"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[models.x",
+        b"[models.x]\nruntime = 'ech'",
+        b"[tenants.t.keys.k]\nkey_env = 'TIFFIN_TEST_NO_SUCH_VARIABLE'",
+        b"[models.x]\nruntime='llamacpp'\nsources=['file:/x']\nsha256='" + b"a" * 64 + b"'",
+    ],
+    ids=["syntax", "type", "key", "source"],
+)
+def test_what_cannot_be_used_changes_nothing(site: Installation, text: bytes) -> None:
+    office = site.opened()
+    with pytest.raises(ConfigInvalid):
+        office.apply(text, RUNNING)
+    assert site.published == ["one"]
+    assert not site.folder.applied.exists()
+    assert office.fault == ""
+
+
+def test_what_cannot_be_kept_changes_nothing(site: Installation) -> None:
+    office = site.opened()
+    site.folder.applied.with_name("applied.toml.tmp").mkdir()
+    with pytest.raises(Unavailable, match="can't be kept"):
+        office.apply(TWO, RUNNING)
+    assert site.published == ["one"]
+
+
+def test_a_file_that_broke_leaves_the_last_snapshot(site: Installation) -> None:
+    site.opened()
+    site.file.write_bytes(b"broken")
+    office = site.opened(life="2")
+    assert site.published == ["one"]
+    assert "can't be used" in office.fault
+    site.file.write_bytes(ONE)
+    office.load_again(RUNNING)
+    assert office.fault == ""
+
+
+def test_a_file_that_broke_is_refused_when_it_is_read_again(site: Installation) -> None:
+    office = site.opened()
+    site.file.write_bytes(b"broken")
+    with pytest.raises(ConfigInvalid):
+        office.load_again(RUNNING)
+    assert site.published == ["one"]
+    assert "refused" in office.fault
+
+
+def test_nothing_to_serve_is_no_start(site: Installation) -> None:
+    site.file.write_bytes(b"broken")
+    with pytest.raises(ConfigInvalid):
+        site.opened()
+
+
+def test_a_snapshot_that_cannot_be_written_is_written_later(site: Installation) -> None:
+    blocked = site.folder.snapshot.with_name("snapshot.json.tmp")
+    blocked.mkdir()
+    office = site.opened()
+    assert site.published == []
+    with pytest.raises(Unavailable):
+        office.refresh()
+    blocked.rmdir()
+    office.refresh()
+    assert site.published == ["one"]
+
+
+def test_two_lives_of_one_number_differ() -> None:
+    import os
+
+    assert life_of(os.getpid()) == life_of(os.getpid())
+    assert life_of(os.getpid()) != life_of(os.getppid())
+
+
+def test_changes_are_named_by_path() -> None:
+    before = {"a": {"b": 1, "c": 2}, "d": [1]}
+    after = {"a": {"b": 1, "c": 3}, "d": [1, 2], "e": {}}
+    assert list(changed(before, after)) == ["a.c", "d", "e"]

@@ -1,0 +1,91 @@
+"""The status that an operator sees."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.control.installation import Installation
+from tiffin.control.chores import Chore
+from tiffin.control.fetch import Download
+from tiffin.control.fleet.status import ProcessStatus, State, Status
+from tiffin.control.publish import Publisher
+from tiffin.control.report import JournalStatus, ModelStatus, Report, report
+from tiffin.types.paths import replica_name
+
+DIGEST = "ab" * 32
+TEXT = f"""
+[models.parrot]
+runtime = "echo"
+[models.cloud]
+runtime = "remote"
+url = "https://host/v1"
+[models.coming]
+runtime = "llamacpp"
+sources = ["file:/x"]
+sha256 = "{DIGEST}"
+[routes.best]
+models = ["coming", "cloud"]
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Installation:
+    site = Installation(tmp_path / "data")
+    site.file.write_text(TEXT)
+    return site
+
+
+def seen(site: Installation, *chores: Chore) -> Report:
+    office = site.opened()
+    snapshot = Publisher(site.folder.snapshot).current
+    downloads = [Download(name="coming", done_bytes=5, total_bytes=10)]
+    journal = JournalStatus(behind_s=0.2, bytes=7)
+    return report(site.folder, office, snapshot, downloads, chores, journal)
+
+
+def model(told: Report, name: str) -> ModelStatus:
+    return next(model for model in told.models if model.name == name)
+
+
+def replica_of(site: Installation, name: str) -> str:
+    return replica_name(name, model(seen(site), name).revision)
+
+
+def test_models_say_where_they_are(site: Installation) -> None:
+    told = seen(site)
+    assert {model.name: model.state for model in told.models} == {
+        "parrot": "loading",
+        "cloud": "ready",
+        "coming": "fetching",
+    }
+    assert (model(told, "coming").done_bytes, model(told, "coming").total_bytes) == (5, 10)
+    assert [(route.name, route.models) for route in told.routes] == [("best", ["coming", "cloud"])]
+    assert told.degraded == []
+
+
+def test_a_replica_tells_of_itself(site: Installation) -> None:
+    name = replica_of(site, "parrot")
+    (site.folder.run / f"{name}.state.json").write_text('{"phase":"ready","load_ms":12}')
+    told = model(seen(site), "parrot")
+    assert (told.state, told.replica, told.load_ms) == ("ready", name, 12)
+
+
+def test_a_process_that_will_not_start_is_told_of(site: Installation) -> None:
+    process = ProcessStatus(
+        name=replica_of(site, "parrot"), role="replica", state=State.FAILED, reason="no such file"
+    )
+    status = Status(pid=1, address="http://here", started_ns=2, processes=(process,))
+    (site.folder.run / "status.json").write_bytes(msgspec.json.encode(status))
+    told = seen(site)
+    assert model(told, "parrot").state == "failed"
+    assert told.degraded == ["model parrot: no such file"]
+    assert (told.address, told.processes) == ("http://here", (process,))
+
+
+def test_chores_that_fail_are_told_of(site: Installation) -> None:
+    async def work() -> None:
+        return
+
+    told = seen(site, Chore("ingest", work, 1.0, "no database"), Chore("trim", work, 1.0))
+    assert told.degraded == ["ingest: no database"]
