@@ -14,7 +14,7 @@ class Vitals:
     """One look at a process: counters that only grow, and the kernel's view of it.
 
     `ready` is false while it starts, `outstanding` is requests inside; `state` is the letter of
-    `/proc/<pid>/stat` (`T`: stopped); `cpu_s` is user and system time.
+    `/proc/<pid>/stat` (`T`: stopped, `D`: waits for the disk); `cpu_s` is user and system time.
     """
 
     heartbeat: int
@@ -29,7 +29,8 @@ class Vitals:
 class Patience:
     """How long each kind of silence is borne, in seconds.
 
-    `frozen_s`: nothing moves at all. `idle_s`: work is outstanding, no step, hardly any CPU.
+    `frozen_s`: nothing moves at all. `idle_s`: work is outstanding, no step, hardly any CPU; or
+    nothing moves because the disk doesn't answer.
     `silent_s`: CPU moves, but neither step nor heartbeat, or no step with work outstanding.
     `start_s`: from start to ready. `by_work` is false where others do the work and waiting for
     them is no fault.
@@ -104,7 +105,9 @@ class Watch:
 
     def _while_ready(self, vitals: Vitals, now: float) -> str:
         patience = self._patience
-        if now - self._moved >= patience.frozen_s:
+        # Who waits for the disk can't move, and killing it doesn't make the disk faster.
+        frozen_s = patience.idle_s if vitals.state == "D" else patience.frozen_s
+        if now - self._moved >= frozen_s:
             return f"nothing moved for {now - self._moved:.0f} s"
         if now - self._idle_since >= patience.idle_s:
             return f"no progress for {patience.idle_s:g} s on {vitals.outstanding} requests"

@@ -49,6 +49,12 @@ def test_a_stopped_process_is_stuck_within_seven_seconds(outstanding: int) -> No
     assert 6.0 <= subject.now - began <= 7.0
 
 
+def test_a_process_that_waits_for_the_disk_gets_more_time() -> None:
+    subject = Subject(state="D")
+    assert subject.live(29, beat=False) == ""
+    assert "nothing moved" in subject.live(2, beat=False)
+
+
 def test_an_engine_that_holds_the_gil_is_busy_not_stuck() -> None:
     assert Subject(outstanding=1).live(599, beat=False, cpu=1.0) == ""
 
