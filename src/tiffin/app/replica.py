@@ -5,7 +5,6 @@ import contextlib
 import gc
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -20,9 +19,8 @@ from tiffin.api.server import EdgeServer
 from tiffin.app.adapters import runtime_for
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
-from tiffin.dialects.openai.errors import error_body, error_headers, status_of
+from tiffin.app.unix_socket import listen, private_edge
 from tiffin.errors import DigestMismatch, LoadFailed, TiffinError
-from tiffin.ports.exchange import Headers
 from tiffin.ports.text_runtime import TextRuntime
 from tiffin.serving.measures import Measures
 from tiffin.serving.progress import ProgressFile
@@ -35,8 +33,6 @@ from tiffin.types.snapshot import Deployment
 EXIT_MAY_HEAL = 4
 HEARTBEAT_EVERY_S = 0.25
 METRICS_EVERY_S = 0.5
-# The gateway's idle connections are its own to close.
-KEEP_ALIVE_S = 86_400.0
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,24 +169,14 @@ class ReplicaProcess:
         self._meter.write(self._metrics_file)
 
     def _edge(self) -> Edge:
-        server = self._boot.server
         # The gateway's canonical encoding may be a little longer than what the client sent.
-        max_body_bytes = 2 * server.max_body_bytes
+        max_body_bytes = 2 * self._boot.server.max_body_bytes
         fingerprint = "fp_" + self._deployment.revision.removeprefix("sha256:")[:10]
         api = ReplicaApi(
             self._replica, self._meter, fingerprint=fingerprint, max_body_bytes=max_body_bytes
         )
-        return Edge(
-            handler=api,
-            answer_error=answer_error,
-            max_body_bytes=max_body_bytes,
-            max_header_bytes=server.max_header_bytes,
-            max_headers=server.max_headers,
-            max_connections=server.max_connections,
-            header_timeout_s=server.header_timeout_s,
-            body_timeout_s=server.body_timeout_s,
-            keep_alive_s=KEEP_ALIVE_S,
-        )
+        server = msgspec.structs.replace(self._boot.server, max_body_bytes=max_body_bytes)
+        return private_edge(api, server)
 
 
 def is_permanent(error: Exception) -> bool:
@@ -201,21 +187,6 @@ def is_permanent(error: Exception) -> bool:
     if isinstance(error, LoadFailed):
         return not isinstance(error.__cause__, TiffinError | OSError | MemoryError)
     return isinstance(error, DigestMismatch)
-
-
-def listen(path: Path) -> socket.socket:
-    """A listening unix socket that its owner alone may use."""
-    path.unlink(missing_ok=True)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.bind(str(path))
-    path.chmod(0o600)
-    return sock
-
-
-def answer_error(error: TiffinError) -> tuple[int, Headers, bytes]:
-    """An error as a whole response in the OpenAI shape."""
-    headers = [(b"content-type", b"application/json"), *error_headers(error)]
-    return status_of(error), headers, error_body(error)
 
 
 async def every(seconds: float, chore: Callable[[], None]) -> None:
