@@ -108,9 +108,20 @@ class RequestTimeout(InvalidRequest):
 
 
 class MethodNotAllowed(InvalidRequest):
-    """The endpoint exists, but not with this method."""
+    """The endpoint exists, but not with this method; `allowed` lists those that it has."""
 
     slug = "method_not_allowed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        allowed: str = "",
+        retry_after: float | None = None,
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, param=param)
+        self.allowed = allowed
 
 
 class Unauthenticated(TiffinError):

@@ -170,7 +170,7 @@ class PublicSite:
 def not_allowed(exchange: Exchange, method: str) -> MethodNotAllowed:
     """The refusal of a method that the endpoint doesn't have."""
     path = exchange.path[:80].decode("utf-8", "replace")
-    return MethodNotAllowed(f"'{path}' answers {method} only")
+    return MethodNotAllowed(f"'{path}' answers {method} only", allowed=method)
 
 
 def request_id() -> Headers:

@@ -19,6 +19,7 @@ from tiffin.errors import (
     ConfigInvalid,
     ContextLengthExceeded,
     InvalidRequest,
+    MethodNotAllowed,
     ModelNotFound,
     Overloaded,
     QuotaExceeded,
@@ -91,6 +92,11 @@ def test_when_to_try_again(seconds: float, whole: bytes, milliseconds: bytes) ->
         (b"retry-after-ms", milliseconds),
     ]
     assert error_headers(RateLimited("slow")) == []
+
+
+def test_a_wrong_method_is_told_the_right_ones() -> None:
+    assert error_headers(MethodNotAllowed("no", allowed="GET")) == [(b"allow", b"GET")]
+    assert error_headers(MethodNotAllowed("no")) == []
 
 
 def test_the_event_of_a_broken_stream() -> None:

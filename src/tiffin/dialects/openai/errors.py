@@ -13,6 +13,7 @@ from tiffin.errors import (
     ConfigInvalid,
     ContextLengthExceeded,
     InvalidRequest,
+    MethodNotAllowed,
     TiffinError,
     UpstreamFailed,
     UpstreamRefused,
@@ -108,7 +109,9 @@ def error_body(error: TiffinError) -> bytes:
 
 
 def error_headers(error: TiffinError) -> list[tuple[bytes, bytes]]:
-    """When to try again, where that is known: whole seconds (at least 1), and milliseconds."""
+    """When to try again, in whole seconds (at least 1) and milliseconds; or the right methods."""
+    if isinstance(error, MethodNotAllowed) and error.allowed:
+        return [(b"allow", error.allowed.encode())]
     if error.retry_after is None:
         return []
     seconds = max(0.0, error.retry_after)

@@ -150,7 +150,10 @@ def _errors() -> Schema:
 
 
 def _events(chunk: str) -> Schema:
+    """One event of a stream, as an object of its fields."""
     return {
-        "type": "string",
-        "description": f"Server-sent events: `data:` lines of `{chunk}`, then `data: [DONE]`.",
+        "type": "object",
+        "description": f"A server-sent event whose data is a `{chunk}`, at the end `[DONE]`.",
+        "properties": {"data": {"type": "string"}},
+        "required": ["data"],
     }

@@ -10,7 +10,7 @@ import msgspec
 from tiffin.dialects.openai.conversation import ROLES
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openai.models import Model, ModelList
-from tiffin.dialects.openai.parameters import LOCAL_UNSUPPORTED, NEUTRAL
+from tiffin.dialects.openai.parameters import LOCAL_UNSUPPORTED, NEUTRAL, WITHOUT_EFFECT
 from tiffin.dialects.openai.validate import MAX_PROMPTS
 from tiffin.types.text import (
     ChatRequest,
@@ -67,6 +67,10 @@ def _simplify(schema: Schema) -> None:
 
 def _keep_supported(schema: Schema) -> None:
     for name in list(schema["properties"]):
+        if name in WITHOUT_EFFECT:
+            schema["properties"][name]["description"] = (
+                f"Accepted without effect: {WITHOUT_EFFECT[name]}."
+            )
         if name not in LOCAL_UNSUPPORTED:
             continue
         if name in NEUTRAL:
