@@ -16,7 +16,7 @@ from tiffin.cli import template
 from tiffin.config import schema, shape
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openai.openapi import document
-from tiffin.errors import every_error
+from tiffin.errors import TiffinError, every_error
 from tiffin.telemetry import events
 from tiffin.types.snapshot import Limits
 from tiffin.types.usage import Usage
@@ -91,6 +91,8 @@ def errors_page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for error in every_error():
+        if error.__module__ != TiffinError.__module__:
+            continue  # somebody else's
         shape_ = TABLE.get(error.slug)
         wire = f"{shape_.status} | `{shape_.code}`" if shape_ else "|"
         retry = "yes" if error.retryable else ""

@@ -30,7 +30,7 @@ class Welcome:
         """The address, the key and a command to copy."""
         body = (
             f'{{"model": "{self.model}", "stream": true, '
-            '"messages": [{"role": "user", "content": "Say hello in five words."}]}'
+            '"messages": [{"role": "user", "content": "Say hello."}]}'
         )
         return [
             "",
