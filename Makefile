@@ -59,8 +59,10 @@ test: $(DEV) ## run the tests, in random order
 WORKERS ?= 2
 
 .PHONY: bench
-bench: $(DEV) ## measure, beside the peers that are installed
-	$(BIN)/python -m tests.bench $(ARGS)
+bench: $(DEV) ## measure here: tokens through Tiffin, then the gateway beside its peers
+	$(BIN)/python bench/engine.py \
+	  --gguf "$$($(BIN)/python -c 'from tests.real_models import model_file; print(model_file("chat-tiny"))')"
+	bash bench/gateway.sh
 
 .PHONY: docs
 docs: $(DEV) ## write docs/reference anew from the code
