@@ -127,6 +127,10 @@ class Account:
         self.usage = NO_USAGE
         self.attempts: list[Attempt] = []
 
+    def elapsed_ms(self) -> int:
+        """Whole milliseconds since it was opened."""
+        return int((self._accounts.clock.monotonic() - self.opened) * 1000)
+
     def content_sent(self) -> None:
         """The first byte of content went to the client."""
         if not self.first_at:

@@ -27,6 +27,11 @@ class Delivery:
     keep: bytearray | None = None
     keep_at_most: int = 0
 
+    def head(self, *first: tuple[bytes, bytes]) -> Headers:
+        """The answer's headers as it begins now: `first`, the time it took, the request's own."""
+        took = (b"openai-processing-ms", b"%d" % self.account.elapsed_ms())
+        return [*first, took, *self.headers]
+
 
 async def send_answer(delivery: Delivery, answer: Answer) -> None:
     """An answer at its commit point, whole or streamed."""
@@ -39,7 +44,7 @@ async def send_answer(delivery: Delivery, answer: Answer) -> None:
 def send_whole(delivery: Delivery, answer: Answer) -> None:
     """The whole answer, unchanged."""
     delivery.account.status = 200
-    delivery.exchange.respond(200, [JSON, *delivery.headers], answer.first)
+    delivery.exchange.respond(200, delivery.head(JSON), answer.first)
     delivery.account.content_sent()
     if delivery.keep is not None:
         delivery.keep += answer.first
@@ -49,7 +54,7 @@ async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner
     """The answer's events as they come; raises `UpstreamFailed` where it breaks off."""
     exchange, account = delivery.exchange, delivery.account
     account.status = 200
-    exchange.begin(200, [EVENTS, NO_STORE, *delivery.headers])
+    exchange.begin(200, delivery.head(EVENTS, NO_STORE))
     out = answer.first
     try:
         while True:
@@ -75,14 +80,14 @@ async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner
 
 def send_cached(delivery: Delivery, body: bytes, *, streaming: bool) -> None:
     """A kept answer, replayed."""
-    exchange, headers = delivery.exchange, [*delivery.headers, (b"x-tiffin-cache", b"hit")]
+    exchange, hit = delivery.exchange, (b"x-tiffin-cache", b"hit")
     delivery.account.status = 200
     if streaming:
-        exchange.begin(200, [EVENTS, NO_STORE, *headers])
+        exchange.begin(200, delivery.head(EVENTS, NO_STORE, hit))
         exchange.write(body)
         exchange.finish()
     else:
-        exchange.respond(200, [JSON, *headers], body)
+        exchange.respond(200, delivery.head(JSON, hit), body)
     delivery.account.content_sent()
 
 

@@ -155,7 +155,7 @@ class answering_errors:  # noqa: N801 - reads as the statement that it is
     def _answer(self, error: TiffinError) -> None:
         delivery = self._delivery
         delivery.account.error = error
-        delivery.account.status = send_error(delivery.exchange, error, delivery.headers)
+        delivery.account.status = send_error(delivery.exchange, error, delivery.head())
 
 
 def wants_usage(request: TextRequest) -> bool:
