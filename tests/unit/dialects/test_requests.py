@@ -196,7 +196,7 @@ def test_after_a_whole_number_everything_still_holds() -> None:
 def test_nesting_and_numbers_are_bounded_in_time(body: bytes) -> None:
     began = time.process_time()
     refusal(body)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 3.0
 
 
 def test_braces_inside_strings_are_not_counted() -> None:
