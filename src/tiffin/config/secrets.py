@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tiffin.config.environ import environment
-from tiffin.config.schema import Config, Key
+from tiffin.config.schema import Config, Key, RemoteModel
 from tiffin.errors import ConfigInvalid
 
 
@@ -45,12 +45,19 @@ def key_hashes(
     owners: dict[str, tuple[str, str]] = {}
     for tenant, name, key in _keys(config):
         where = f"tenants.{tenant}.keys.{name}"
-        digest = key.key_sha256 or _digest(key, where, environ)
+        digest = key.key_sha256 or hashed(_read(where, key.key_env, key.key_file, environ))
         if digest in owners:
             other = "tenants.{}.keys.{}".format(*owners[digest])
             raise ConfigInvalid(f"this is the same key as {other}", where=where)
         owners[digest] = (tenant, name)
     return owners
+
+
+def check_upstream_keys(config: Config, environ: Mapping[str, str] | None = None) -> None:
+    """Raise `ConfigInvalid` where a remote model's key can't be read."""
+    for name, model in config.models.items():
+        if isinstance(model, RemoteModel):
+            _read(f"models.{name}", model.key_env, model.key_file, environ)
 
 
 def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:
@@ -59,8 +66,8 @@ def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:
             yield tenant_name, name, key
 
 
-def _digest(key: Key, where: str, environ: Mapping[str, str] | None) -> str:
+def _read(where: str, env: str, file: str, environ: Mapping[str, str] | None) -> str:
     try:
-        return hashed(read_secret(env=key.key_env, file=key.key_file, environ=environ))
+        return read_secret(env=env, file=file, environ=environ)
     except ConfigInvalid as cause:
         raise ConfigInvalid(cause.message, where=where) from cause

@@ -68,11 +68,18 @@ class Ingest:
         positions = await self._accounts.positions()
         found = journal.segments(self._folder)
         count = 0
+        failure: OSError | None = None
         for epoch in found:
-            with epochs.seize(self._folder / (epoch + journal.LOCK_SUFFIX)) as ended:
-                count += await self._epoch(epoch, positions.get(epoch, Position()), ended)
+            try:
+                with epochs.seize(self._folder / (epoch + journal.LOCK_SUFFIX)) as ended:
+                    count += await self._epoch(epoch, positions.get(epoch, Position()), ended)
+            except OSError as cause:
+                # One file that can't be read must not hold up all that came after it.
+                failure = failure or cause
         for epoch in positions.keys() - found.keys():
             await self._end(epoch)
+        if failure is not None:
+            raise failure
         return count
 
     async def _epoch(self, epoch: str, position: Position, ended: bool) -> int:

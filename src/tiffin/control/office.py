@@ -7,7 +7,7 @@ import msgspec
 
 from tiffin.config.load import Loaded
 from tiffin.config.schema import Config, Server, Telemetry
-from tiffin.config.secrets import key_hashes
+from tiffin.config.secrets import check_upstream_keys, key_hashes
 from tiffin.control.applied import ConfigFiles
 from tiffin.control.fetch import Fetching
 from tiffin.control.publish import Keys, Publisher, Site, compose
@@ -79,7 +79,7 @@ class Office:
         before = self.config
         loaded = self._files.read(text)
         self._fetching.check(loaded.config)
-        key_hashes(loaded.config)
+        _keys(loaded.config)
         try:
             self._files.keep(text)
         except OSError as cause:
@@ -119,7 +119,7 @@ class Office:
             raise Unavailable(f"the snapshot can't be written: {cause}", retry_after=1.0) from cause
 
     def _adopt(self, loaded: Loaded) -> None:
-        self._keys = key_hashes(loaded.config)
+        self._keys = _keys(loaded.config)
         self.loaded = loaded
         self.fault = ""
         self._fetching.want(loaded.config)
@@ -140,6 +140,12 @@ class Office:
                 if path not in LIVE
             ],
         )
+
+
+def _keys(config: Config) -> Keys:
+    """The hashes of all keys; raises `ConfigInvalid` where one, or an upstream's, can't be read."""
+    check_upstream_keys(config)
+    return key_hashes(config)
 
 
 def changed(before: Any, after: Any, where: str = "") -> Iterator[str]:

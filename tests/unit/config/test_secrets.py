@@ -6,7 +6,7 @@ import pytest
 
 from tiffin.config.load import load_text
 from tiffin.config.schema import Config
-from tiffin.config.secrets import hashed, key_hashes, read_secret
+from tiffin.config.secrets import check_upstream_keys, hashed, key_hashes, read_secret
 from tiffin.errors import ConfigInvalid
 
 
@@ -47,6 +47,14 @@ def test_one_key_has_one_owner() -> None:
     with pytest.raises(ConfigInvalid, match=r"same key as tenants\.a\.keys\.one") as refused:
         key_hashes(twice, {"ONE": "same", "TWO": "same"})
     assert refused.value.where == "tenants.b.keys.two"
+
+
+def test_an_upstreams_key_must_be_there() -> None:
+    remote = config("[models.m]\nruntime='remote'\nurl='https://host/v1'\nkey_env='CLOUD'")
+    check_upstream_keys(remote, {"CLOUD": "sk"})
+    with pytest.raises(ConfigInvalid, match="CLOUD isn't set") as refused:
+        check_upstream_keys(remote, {})
+    assert refused.value.where == "models.m"
 
 
 def test_a_key_that_cannot_be_read_is_named_by_its_path() -> None:

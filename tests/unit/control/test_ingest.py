@@ -197,6 +197,17 @@ async def test_while_the_store_is_away_journals_wait(tmp_path: Path) -> None:
     site.store.close()
 
 
+async def test_a_file_that_cannot_be_read_holds_nobody_up(site: Site) -> None:
+    (site.folder / "journal" / "ep_0.000001.journal").mkdir(parents=True)
+    site.open(1)
+    site.close(1)
+    site.kill(1)
+    with pytest.raises(Unavailable, match="can't be read"):
+        await site.read()
+    assert [entry.outcome for entry in await site.store.entries(Query())] == ["ok"]
+    site.store.close()
+
+
 async def test_openings_whose_files_are_gone_are_lost(site: Site) -> None:
     site.open(0)
     await site.read()
