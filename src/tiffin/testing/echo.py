@@ -8,10 +8,12 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
+from tiffin.adapters.runtimes.sampling import Demand, demand, offered_tools, wanted_rivals
+from tiffin.adapters.runtimes.schema import Grammars
 from tiffin.config.schema import EchoModel
 from tiffin.errors import (
     ContextLengthExceeded,
@@ -27,6 +29,7 @@ from tiffin.types.usage import Usage
 
 Sleep = Callable[[float], Awaitable[None]]
 _WORD = re.compile(r"\S+\s*|\s+")
+_TOKENS = 257
 
 
 class EchoRuntime:
@@ -56,16 +59,22 @@ class EchoRuntime:
         return Capabilities(context_tokens=spec.context, slots=spec.slots, tools=spec.tools)
 
     async def prepare(self, request: ChatRequest | CompletionRequest) -> list[Prompt]:
-        """One prompt a text; the tokens of chat are all messages', the answer is the last one's."""
-        if isinstance(request, ChatRequest):
-            if request.tools and not self.spec.tools:
-                raise UnsupportedParameter("this model has no tools", param="tools")
-            tokens = _messages(request.messages)
-            return [self._prompt(request, tokens, _said(request.messages[-1]), "messages")]
-        return [
-            self._prompt(request, tokens, _text(tokens), "prompt")
-            for tokens in _prompts(request.prompt)
-        ]
+        """One prompt a text; the tokens of chat are all messages', the answer is the last one's.
+
+        Where the answer must follow a schema, the last message must do so already.
+        """
+        _check_bias(request.logit_bias)
+        if isinstance(request, CompletionRequest):
+            return [
+                self._prompt(request, tokens, _text(tokens), "prompt")
+                for tokens in _prompts(request.prompt)
+            ]
+        if request.tools and not self.spec.tools:
+            raise UnsupportedParameter("this model has no tools", param="tools")
+        said = _said(request.messages[-1])
+        if (demanded := demand(request)) is not None:
+            said = _obey(demanded, said)
+        return [self._prompt(request, _messages(request.messages), said, "messages")]
 
     def start(self, prompt: Prompt, *, slot: int, sample: int, reuse_prefix: bool) -> "EchoRun":
         """Say the prompt's text."""
@@ -101,24 +110,26 @@ class EchoRuntime:
     def _prompt(
         self, request: ChatRequest | CompletionRequest, tokens: list[int], text: str, param: str
     ) -> Prompt:
+        if not tokens:
+            raise SchemaViolation(f"'{param}' is empty", param=param)
         room = self.spec.context - len(tokens)
         wanted = request.max_tokens
         if isinstance(request, ChatRequest):
             wanted = request.max_completion_tokens or wanted
-        if room < 1 or (wanted or 0) > room:
+        if room < (wanted or 1):
             raise ContextLengthExceeded(
                 f"this model's context is {self.spec.context} tokens, but the request has"
                 f" {len(tokens)} in its {param} and asks for {wanted or 1} more",
                 param=param,
             )
         stop = [request.stop] if isinstance(request.stop, str) else request.stop or []
-        tools = request.tools if isinstance(request, ChatRequest) else None
+        tools = offered_tools(request) if isinstance(request, ChatRequest) else []
         return Prompt(
             tokens=tokens,
-            answer_tokens=min(wanted or room, room),
-            sampling={"stop": stop, "logprobs": request.logprobs, "say": text},
+            answer_tokens=wanted or room,
+            sampling={"stop": stop, "rivals": wanted_rivals(request), "say": text},
             text=text if isinstance(request, CompletionRequest) else "",
-            tool_names=[tool.function.name for tool in tools or []],
+            tool_names=[tool.function.name for tool in tools],
         )
 
 
@@ -129,7 +140,8 @@ class EchoRun:
         self._runtime = runtime
         self._prompt = prompt
         self._cached = cached
-        words = _WORD.findall(prompt.sampling["say"]) or [""]
+        say = prompt.sampling["say"]
+        words = _WORD.findall(_before_any(prompt.sampling["stop"], say)) or [""]
         self._words = words[: prompt.answer_tokens]
         self._finish = "stop" if len(words) <= prompt.answer_tokens else "length"
         self._said = 0
@@ -167,29 +179,66 @@ class EchoRun:
             return Delta(finish=self._finish, usage=self._usage())
         await self._runtime.sleep(spec.token_ms / 1000)
         word = self._words[self._said]
-        for stop in self._prompt.sampling["stop"]:
-            if stop in word:
-                word = word.partition(stop)[0]
-                self._words = self._words[: self._said + 1]
-                self._finish = "stop"
         self._said += 1
-        logprobs = None
-        if self._prompt.sampling["logprobs"]:
-            logprobs = [TokenLogprob(token=word, token_bytes=list(word.encode()), logprob=0.0)]
-        return Delta(text=word, tokens=1, logprobs=logprobs)
+        return Delta(text=word, tokens=1, logprobs=self._logprobs(word))
+
+    def _logprobs(self, word: str) -> list[TokenLogprob] | None:
+        rivals = self._prompt.sampling["rivals"]
+        if rivals is None:
+            return None
+        sure = TokenLogprob(token=word, token_bytes=list(word.encode()), logprob=0.0)
+        return [msgspec.structs.replace(sure, top=[sure] if rivals else [])]
 
     def _usage(self) -> Usage:
+        spec = self._runtime.spec
         return Usage(
             prompt_tokens=len(self._prompt.tokens),
             completion_tokens=self._said,
             cached_tokens=self._cached,
+            device_ns=int((spec.prefill_ms + spec.token_ms * self._said) * 1e6),
         )
 
 
 def _hold_the_interpreter(seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        sum(range(1_000_000))  # one call into C that doesn't let other threads run
+    """Spend about that long in one call into C that lets no other thread run."""
+    if seconds:
+        began = time.perf_counter()
+        sum(range(1_000_000))
+        sum(range(int(1_000_000 * seconds / (time.perf_counter() - began))))
+
+
+def _before_any(stops: list[str], text: str) -> str:
+    return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
+
+
+def _obey(demanded: Demand, said: str) -> str:
+    grammars = Grammars()
+    for param, schema in demanded.parts:
+        grammars.compile(schema, param)
+    answer = said
+    if demanded.param == "tools":
+        name = demanded.schema["anyOf"][0]["properties"]["name"]["const"]
+        answer = msgspec.json.encode({"name": name, "arguments": _object(said)}).decode()
+    witness = grammars.witness(grammars.compile(demanded.schema, demanded.param))
+    if not (witness.read(answer) and witness.complete()):
+        raise UnsupportedParameter(
+            f"'{demanded.param}' asks for another answer than the echo model's: what it was told",
+            param=demanded.param,
+        )
+    return answer
+
+
+def _object(said: str) -> Any:
+    try:
+        return msgspec.json.decode(said, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _check_bias(bias: dict[str, float] | None) -> None:
+    for token in bias or ():
+        if int(token) >= _TOKENS:
+            raise SchemaViolation(f"{token} is no token of this model", param="logit_bias")
 
 
 def _said(message: Message) -> str:
@@ -221,7 +270,7 @@ def _tokens(text: str) -> list[int]:
 
 def _ids(tokens: list[int]) -> list[int]:
     for at, token in enumerate(tokens):
-        if not isinstance(token, int) or not 0 <= token <= 256:
+        if not isinstance(token, int) or not 0 <= token < _TOKENS:
             raise SchemaViolation(f"{token} is no token of this model", param=f"tokens[{at}]")
     return list(tokens)
 

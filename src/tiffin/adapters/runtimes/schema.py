@@ -27,9 +27,6 @@ MAX_NUMBER: Final = 1e15
 
 _COMPILE_FUEL: Final = 500_000
 _GRAMMAR_SYMBOLS: Final = 100_000
-# White space between tokens as the model likes it, but never without end.
-_SPACE: Final = {"whitespace_pattern": "[ \\n]{1,40}"}
-
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 # Keywords that ask nothing of an answer.
 _NOTES = frozenset(
@@ -93,8 +90,7 @@ class Grammars:
     def compile(self, schema: Schema, param: str) -> str:
         """The grammar of a schema; raises `SchemaViolation` where it can't be enforced."""
         _check(schema, param)
-        text = msgspec.json.encode({**schema, "x-guidance": _SPACE}).decode()
-        grammar = f"%llguidance {{}}\nstart: %json {text}"
+        grammar = f"%llguidance {{}}\nstart: %json {msgspec.json.encode(schema).decode()}"
         limits = self._library.LLParserLimits(
             initial_lexer_fuel=_COMPILE_FUEL, max_grammar_size=_GRAMMAR_SYMBOLS
         )
