@@ -22,6 +22,8 @@ from tiffin.errors import (
 )
 
 MAX_MESSAGE = 2_000
+# When to come again where another try may help and nobody knows when.
+SOON_S = 1.0
 # What an upstream that isn't ours says may repeat a request, so less of it is passed on.
 MAX_FOREIGN_MESSAGE = 300
 
@@ -112,9 +114,12 @@ def error_headers(error: TiffinError) -> list[tuple[bytes, bytes]]:
     """When to try again, in whole seconds (at least 1) and milliseconds; or the right methods."""
     if isinstance(error, MethodNotAllowed) and error.allowed:
         return [(b"allow", error.allowed.encode())]
-    if error.retry_after is None:
-        return []
-    seconds = max(0.0, error.retry_after)
+    seconds = error.retry_after
+    if seconds is None:
+        if not error.retryable:
+            return []
+        seconds = SOON_S
+    seconds = max(0.0, seconds)
     return [
         (b"retry-after", b"%d" % max(1, ceil(seconds))),
         (b"retry-after-ms", b"%d" % max(1, ceil(seconds * 1000))),

@@ -9,8 +9,8 @@ from tiffin.ports.guard import Finding
 from tiffin.telemetry.redact import find
 from tiffin.types.text import CompletionRequest, DetokenizeRequest, TextRequest
 
-# Far more than a context holds; checking stays bounded.
-MAX_CHARACTERS = 1_000_000
+# More than most contexts hold; the event loop waits for the check, so it stays bounded.
+MAX_CHARACTERS = 200_000
 
 _NAMES = {
     "email": "an e-mail address",
