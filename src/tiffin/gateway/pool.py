@@ -127,6 +127,7 @@ class Pool:
     def __init__(self, connect: Callable[[Target], ClosableBackend]) -> None:
         self._connect = connect
         self._stations: dict[Target, Station] = {}
+        self._broken: dict[Target, str] = {}
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Make stations for new targets and close those of targets that are gone.
@@ -134,9 +135,13 @@ class Pool:
         A station that still runs calls is left to them and closed when a later snapshot comes.
         """
         wanted = {t for plan in snapshot.plans.values() for t in plan.targets}
+        self._broken = {}
         for target in wanted:
             if target not in self._stations and target.state == "ready-to-run":
-                self._stations[target] = Station(target, self._connect(target))
+                try:
+                    self._stations[target] = Station(target, self._connect(target))
+                except TiffinError as error:  # a key that can't be read fails this target alone
+                    self._broken[target] = error.message
         for target, station in list(self._stations.items()):
             if target not in wanted and not station.running:
                 station.backend.close()
@@ -146,9 +151,10 @@ class Pool:
         """The station of a target; raises `Loading` or `NoHealthyReplica` where there is none."""
         station = self._stations.get(target)
         if station is None:
-            if target.state == "failed":
+            if target.state == "failed" or target in self._broken:
+                reason = self._broken.get(target, target.reason)
                 raise NoHealthyReplica(
-                    f"the model '{target.model}' can't run: {target.reason}", retry_after=30.0
+                    f"the model '{target.model}' can't run: {reason}", retry_after=30.0
                 )
             reason = f" ({target.reason})" if target.reason else ""
             raise Loading(f"the model '{target.model}' is being fetched{reason}", retry_after=5.0)

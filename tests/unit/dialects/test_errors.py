@@ -91,7 +91,11 @@ def test_when_to_try_again(seconds: float, whole: bytes, milliseconds: bytes) ->
         (b"retry-after", whole),
         (b"retry-after-ms", milliseconds),
     ]
-    assert error_headers(RateLimited("slow")) == []
+    assert error_headers(RateLimited("slow")) == [
+        (b"retry-after", b"1"),
+        (b"retry-after-ms", b"1000"),
+    ]
+    assert error_headers(QuotaExceeded("spent")) == []
 
 
 def test_a_wrong_method_is_told_the_right_ones() -> None:

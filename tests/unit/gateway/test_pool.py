@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiffin.errors import (
+    ConfigInvalid,
     DeadlineExceeded,
     Loading,
     NoHealthyReplica,
@@ -182,6 +183,20 @@ async def test_a_model_that_is_fetched_or_failed_says_so() -> None:
         pool.station(fetching)
     with pytest.raises(NoHealthyReplica, match="digest mismatch"):
         pool.station(failed)
+
+
+async def test_a_target_whose_key_cant_be_read_fails_alone() -> None:
+    def connect(wanted: Target) -> FakeBackend:
+        if wanted.model == "keyless":
+            raise ConfigInvalid("the variable K isn't set", where="key_env")
+        return FakeBackend()
+
+    pool = Pool(connect)
+    keyless, fine = target(model="keyless"), target()
+    pool.adopt(snapshot(keyless, fine))
+    assert pool.station(fine).target is fine
+    with pytest.raises(NoHealthyReplica, match="K isn't set"):
+        pool.station(keyless)
 
 
 async def test_stations_of_vanished_targets_are_closed() -> None:
