@@ -148,6 +148,27 @@ class Server:
                 if line.startswith("data: "):
                     yield line.removeprefix("data: ")
 
+    def accounts(self) -> list[dict[str, Any]]:
+        """All entries that control has taken in, newest first."""
+        entries: list[dict[str, Any]] = []
+        more = True
+        while more:
+            before = {"before": entries[-1]["seq"]} if entries else {}
+            reply = self.http.get("/admin/v1/accounts", params={"limit": 1000, **before})
+            page = reply.raise_for_status().json()
+            entries += page["data"]
+            more = page["has_more"]
+        return entries
+
+    def in_flight(self) -> int:
+        """How many requests the server believes to be answering."""
+        lines = self.http.get("/metrics").text.splitlines()
+        return sum(
+            int(float(line.split()[1]))
+            for line in lines
+            if line.startswith("tiffin_requests_in_flight ")
+        )
+
     def children(self) -> list[int]:
         """Living processes, of any parent, that were started for this data folder."""
         mark = f'"data":"{self.folder.root}"'.encode()

@@ -1,5 +1,6 @@
 """Taking possession of a data folder and of the public port: one supervisor each, nothing stale."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -14,7 +15,7 @@ import msgspec
 
 from tiffin.config.schema import Server
 from tiffin.errors import ConfigInvalid, Conflict
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, sockets
 
 BACKLOG = 2048
 
@@ -41,8 +42,10 @@ def claim(folder: DataFolder) -> Iterator[None]:
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         _end_leftovers(folder.root)
         _make_folders(folder)
+        _link_sockets(folder.run)
         yield
         _empty(folder.run)
+        _unlink_sockets(folder.run)
     finally:
         os.close(lock)
 
@@ -89,6 +92,28 @@ def _make_folders(folder: DataFolder) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
         path.chmod(0o700)
     _empty(folder.run)
+
+
+def _link_sockets(run: Path) -> None:
+    """Make the short way to a run folder whose path is too long for sockets; it must be ours."""
+    link = sockets(run)
+    if link == run:
+        return
+    _unlink_sockets(run)
+    try:
+        link.symlink_to(run)
+    except OSError as failure:
+        raise ConfigInvalid(
+            f"its path is too long for sockets, and {link} can't be made: {failure.strerror}",
+            where="server.data",
+        ) from failure
+
+
+def _unlink_sockets(run: Path) -> None:
+    link = sockets(run)
+    if link != run:
+        with contextlib.suppress(OSError):
+            link.unlink()
 
 
 def _empty(run: Path) -> None:

@@ -36,7 +36,7 @@ from tiffin.errors import ConfigInvalid, TiffinError, Unavailable
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry import exposition, journal, log
 from tiffin.telemetry.metrics import Meter
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, sockets
 
 if TYPE_CHECKING:
     from tiffin.api.server import EdgeServer
@@ -170,7 +170,7 @@ class Control:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        path = self.folder.run / f"{self.boot.name}.sock"
+        path = sockets(self.folder.run) / f"{self.boot.name}.sock"
         try:
             await self._server.run_on(listen(path))
         finally:

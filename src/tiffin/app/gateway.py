@@ -34,7 +34,7 @@ from tiffin.ports.exchange import Headers
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
 from tiffin.telemetry.metrics import Meter
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, sockets
 from tiffin.types.snapshot import Snapshot, Target
 
 SNAPSHOT_EVERY_S = 0.1
@@ -59,7 +59,7 @@ class Gateway:
         self.guards = Guards()
         self.pool = Pool(connect)
         self.control = Http1Backend(
-            Endpoint(authority=b"control", path=str(self.data.run / "control.sock"))
+            Endpoint(authority=b"control", path=str(sockets(self.data.run) / "control.sock"))
         )
         self.in_flight = self.meter.gauge("tiffin_requests_in_flight", "Requests being answered")
         self.server = EdgeServer(self._edge())

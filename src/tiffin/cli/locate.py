@@ -10,7 +10,7 @@ from tiffin.cli.connect import Address
 from tiffin.config.load import Loaded, load
 from tiffin.config.schema import Config
 from tiffin.control.fleet.status import Status
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, sockets
 
 HERE = Path("tiffin.toml")
 
@@ -60,7 +60,7 @@ def control(*, url: str, key: str, data: Path | None) -> Address:
     if url:
         return server(url=url, key=key, data=data)
     here = folder(configured(None, data).config, data)
-    return Address(socket=str(here.run / "control.sock"))
+    return Address(socket=str(sockets(here.run) / "control.sock"))
 
 
 def running(here: DataFolder) -> Status | None:

@@ -1,8 +1,13 @@
 """Where everything lies in one installation's data folder: the only place that knows its names."""
 
+import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+MAX_SOCKET_BYTES = 107
+_LONGEST_NAME_BYTES = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +73,21 @@ class DataFolder:
 
     def replica_socket(self, model: str, revision: str) -> Path:
         """The unix socket of a replica; its sibling files share the stem."""
-        return self.run / f"{replica_name(model, revision)}.sock"
+        return sockets(self.run) / f"{replica_name(model, revision)}.sock"
 
 
 def replica_name(model: str, revision: str) -> str:
     """A short file-safe name of a replica: its model and the start of its revision's digest."""
     digest = revision.removeprefix("sha256:")
     return f"r-{re.sub(r'[^A-Za-z0-9_-]', '_', model)[:32]}-{digest[:8]}"
+
+
+def sockets(run: Path) -> Path:
+    """The run folder by a path that is short enough for every socket in it.
+
+    A longer one is reached through a symbolic link, which the supervisor makes and guards.
+    """
+    if len(os.fsencode(run)) + _LONGEST_NAME_BYTES <= MAX_SOCKET_BYTES:
+        return run
+    digest = hashlib.sha256(os.fsencode(run)).hexdigest()[:16]
+    return Path("/tmp") / f"tiffin-{os.getuid()}-{digest}"  # noqa: S108 - verified by its maker

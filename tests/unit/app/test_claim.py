@@ -13,7 +13,7 @@ import pytest
 from tiffin.app.claim import claim, listen, url
 from tiffin.config.schema import Server
 from tiffin.errors import ConfigInvalid, Conflict
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, sockets
 
 
 def mode(path: Path) -> int:
@@ -101,6 +101,25 @@ def test_a_folder_that_cant_be_made_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigInvalid, match=r"server\.data"), claim(DataFolder(tmp_path / "file")):
         pass
+
+
+def test_a_path_that_is_too_long_for_sockets_gets_a_short_way_for_as_long_as_it_is_held(
+    tmp_path: Path,
+) -> None:
+    folder = DataFolder(tmp_path / ("long" * 30))
+    way = sockets(folder.run)
+    way.symlink_to("/nonexistent")  # A dead holder's.
+    with claim(folder):
+        assert way.samefile(folder.run)
+        path = folder.replica_socket("m" * 200, "sha256:" + "0" * 64).with_suffix(".engine.sock")
+        with socket.socket(socket.AF_UNIX) as unix:
+            unix.bind(str(path))
+        assert [path.name] == [entry.name for entry in folder.run.iterdir()]
+    assert not way.is_symlink()
+
+
+def test_a_short_path_needs_no_other_way() -> None:
+    assert sockets(Path("/home/asha/.tiffin/run")) == Path("/home/asha/.tiffin/run")
 
 
 def test_port_zero_takes_a_free_one_and_says_which() -> None:
