@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.system.conftest import Serve
-from tests.system.server import Server, until
+from tests.system.server import KEY, Server, until
 from tiffin.control.fleet.status import State
 
 # What the issue asks for is 2 s after a gateway's end; the rest is for busy machines.
@@ -195,9 +195,11 @@ def test_a_stopped_replica_is_replaced_and_a_busy_one_is_not(serve: Serve) -> No
     asking = threading.Thread(target=lambda: answers.append(server.chat("busy").status_code))
     asking.start()
     stopped = server.kill("echo", signal.SIGSTOP)
+    control = server.kill("control", signal.SIGSTOP)
     began = time.monotonic()
     server.until_ready("echo", after_pid=stopped, within_s=10.0)
-    server.until_answers("echo", 10.0 - (time.monotonic() - began))
+    server.until_answers("echo", 12.0 - (time.monotonic() - began))
+    server.until_ready("control", after_pid=control)
     asking.join()
     assert answers == [200]
     after = server.find("busy")
@@ -288,6 +290,38 @@ def test_requests_need_no_control_and_their_accounts_arrive_when_it_is_back(serv
     database.rmdir()
     aside.rename(database)
     settle_accounts(server, load.ids)
+
+
+def test_a_model_that_left_the_configuration_is_unloaded(serve: Serve) -> None:
+    server = serve()
+    server.until_answers("echo")
+    server.config.write_text(server.config.read_text().replace("models.echo", "models.other"))
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)
+    server.until_answers("other")
+    until(lambda: server.find("echo") is None)
+    assert not [name for name in files(server) if name.startswith("r-echo")]
+    assert len(server.children()) == 3
+    assert server.chat("echo").status_code == 404
+
+
+def test_the_log_is_json_and_has_nothing_personal_in_it(serve: Serve) -> None:
+    server = serve(BROKEN)
+    server.until_answers("echo")
+    personal = ["asha@example.com", "+91 98765 43210", "4111 1111 1111 1111"]
+    for text in personal:
+        server.chat("echo", text)
+        server.chat("broken", text)
+        server.chat(text)
+        server.http.post("/v1/chat/completions", content=f"{{{text}".encode())
+        server.http.get(f"/v1/models/{text}")
+        server.http.get("/v1/models", headers={"authorization": f"Bearer {text}"})
+    assert server.stop() == 0
+    log = (server.folder.logs / "tiffin.jsonl").read_text()
+    events = [json.loads(line) for line in log.splitlines()]
+    assert {event["process"].partition("-")[0] for event in events} >= {"supervisor", "r"}
+    assert [text for text in personal if text in log or text in server.output.read_text()] == []
+    assert KEY not in log
 
 
 def test_a_lost_terminal_stops_the_server(make_server: Serve) -> None:

@@ -188,7 +188,14 @@ def _failure(exc_info: Any) -> dict[str, Any]:
 
     kind, failure, trace = exc_info
     lines = traceback.format_exception(kind, failure, trace, limit=-20)
-    return {"error": f"{kind.__name__}: {failure}", "trace": "".join(lines)}
+    return {"error": "; ".join(_causes(failure)), "trace": "".join(lines)}
+
+
+def _causes(failure: BaseException) -> list[str]:
+    """What went wrong, without the groups around it."""
+    if isinstance(failure, BaseExceptionGroup):
+        return [cause for inner in failure.exceptions for cause in _causes(inner)]
+    return [f"{type(failure).__name__}: {failure}"]
 
 
 def _clean(value: Any, depth: int) -> Any:

@@ -96,6 +96,12 @@ def test_an_uncaught_exception_is_logged_but_an_interrupt_is_not(lines: Lines) -
     assert [event["event"] for event in lines.events] == ["crashed"]
 
 
+def test_a_group_of_exceptions_is_told_by_what_is_in_it(lines: Lines) -> None:
+    group = ExceptionGroup("tasks", [OSError("a"), ExceptionGroup("more", [ValueError("b")])])
+    log.error("failed", exc_info=group)
+    assert lines.events[0]["error"] == "OSError: a; ValueError: b"
+
+
 def test_warnings_are_logged(lines: Lines) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
