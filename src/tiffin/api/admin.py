@@ -15,7 +15,7 @@ from tiffin.config.load import Loaded
 from tiffin.config.schema import Tree
 from tiffin.control.office import Applied
 from tiffin.control.report import Report
-from tiffin.dialects.openai.errors import error_body, error_headers, status_of
+from tiffin.dialects.openai.errors import error_response
 from tiffin.errors import (
     EndpointNotFound,
     MalformedBody,
@@ -183,4 +183,4 @@ def _answer(exchange: Exchange, value: Any) -> None:
 
 def _fail(exchange: Exchange, error: TiffinError) -> None:
     if not exchange.begun:
-        exchange.respond(status_of(error), [*_JSON, *error_headers(error)], error_body(error))
+        exchange.respond(*error_response(error))

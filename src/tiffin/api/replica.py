@@ -15,9 +15,7 @@ import msgspec
 from tiffin.dialects.openai import requests
 from tiffin.dialects.openai.chat_replies import ChatStream, ChatWhole, Tools
 from tiffin.dialects.openai.errors import (
-    error_body,
-    error_headers,
-    status_of,
+    error_response,
     stream_error_event,
 )
 from tiffin.dialects.openai.replies import JSON, Head, Reply
@@ -236,5 +234,4 @@ def _fail(exchange: Exchange, error: TiffinError) -> None:
         exchange.write(stream_error_event(error))
         exchange.abort()
         return
-    headers = [(b"content-type", JSON), *error_headers(error)]
-    exchange.respond(status_of(error), headers, error_body(error))
+    exchange.respond(*error_response(error))

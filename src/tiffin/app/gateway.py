@@ -21,16 +21,14 @@ from tiffin.app.boot import Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
 from tiffin.app.polled_file import PolledFile
 from tiffin.config.secrets import read_secret
-from tiffin.dialects.openai.errors import error_body, error_headers, status_of
-from tiffin.errors import TiffinError, Unavailable
+from tiffin.dialects.openai.errors import error_response
+from tiffin.errors import Unavailable
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.pool import Pool
-from tiffin.gateway.respond import JSON
 from tiffin.gateway.walk import Stages, Walk
-from tiffin.ports.exchange import Headers
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
 from tiffin.telemetry.metrics import Meter
@@ -133,7 +131,7 @@ class Gateway:
         )
         return Edge(
             handler=PublicSite(walk, desk),
-            answer_error=answer_error,
+            answer_error=error_response,
             max_body_bytes=server.max_body_bytes,
             max_header_bytes=server.max_header_bytes,
             max_headers=server.max_headers,
@@ -217,11 +215,6 @@ def openapi_document() -> bytes:
     from tiffin.dialects.openai.openapi import document
 
     return document()
-
-
-def answer_error(error: TiffinError) -> tuple[int, Headers, bytes]:
-    """An error as a whole response in the OpenAI shape."""
-    return status_of(error), [JSON, *error_headers(error)], error_body(error)
 
 
 def is_loopback(host: str) -> bool:

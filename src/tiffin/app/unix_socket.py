@@ -5,9 +5,7 @@ from pathlib import Path
 
 from tiffin.api.http import Edge, Handler
 from tiffin.config.schema import Server
-from tiffin.dialects.openai.errors import error_body, error_headers, status_of
-from tiffin.errors import TiffinError
-from tiffin.ports.exchange import Headers
+from tiffin.dialects.openai.errors import error_response
 
 # The gateway's idle connections are its own to close.
 KEEP_ALIVE_S = 86_400.0
@@ -26,7 +24,7 @@ def private_edge(handler: Handler, server: Server) -> Edge:
     """The edge of a server that only the gateway and the terminal talk to."""
     return Edge(
         handler=handler,
-        answer_error=answer_error,
+        answer_error=error_response,
         max_body_bytes=server.max_body_bytes,
         max_header_bytes=server.max_header_bytes,
         max_headers=server.max_headers,
@@ -35,9 +33,3 @@ def private_edge(handler: Handler, server: Server) -> Edge:
         body_timeout_s=server.body_timeout_s,
         keep_alive_s=KEEP_ALIVE_S,
     )
-
-
-def answer_error(error: TiffinError) -> tuple[int, Headers, bytes]:
-    """An error as a whole response in the OpenAI shape."""
-    headers = [(b"content-type", b"application/json"), *error_headers(error)]
-    return status_of(error), headers, error_body(error)

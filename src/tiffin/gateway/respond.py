@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tiffin.dialects.openai.errors import error_body, error_headers, status_of, stream_error_event
+from tiffin.dialects.openai.errors import error_response, stream_error_event
 from tiffin.dialects.openai.usage import StreamScanner
 from tiffin.errors import Draining, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
@@ -100,8 +100,8 @@ def send_error(exchange: Exchange, error: TiffinError, headers: Headers) -> int:
         exchange.keep_alive = False
         exchange.finish()
         return 200
-    status = status_of(error)
+    status, own, body = error_response(error)
     if isinstance(error, Draining):
         exchange.keep_alive = False
-    exchange.respond(status, [JSON, *error_headers(error), *headers], error_body(error))
+    exchange.respond(status, [*own, *headers], body)
     return status

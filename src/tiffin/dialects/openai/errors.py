@@ -20,6 +20,7 @@ from tiffin.errors import (
     UpstreamUnavailable,
     every_error,
 )
+from tiffin.ports.exchange import Headers
 
 MAX_MESSAGE = 2_000
 # When to come again where another try may help and nobody knows when.
@@ -124,6 +125,12 @@ def error_headers(error: TiffinError) -> list[tuple[bytes, bytes]]:
         (b"retry-after", b"%d" % max(1, ceil(seconds))),
         (b"retry-after-ms", b"%d" % max(1, ceil(seconds * 1000))),
     ]
+
+
+def error_response(error: TiffinError) -> tuple[int, Headers, bytes]:
+    """An error as a whole response: status, headers, body."""
+    headers = [(b"content-type", b"application/json"), *error_headers(error)]
+    return status_of(error), headers, error_body(error)
 
 
 def stream_error_event(error: TiffinError) -> bytes:
