@@ -21,7 +21,7 @@ from tiffin.app.console import Console, Download, PlainConsole
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What a newcomer needs to make the first request: a key (or a shell variable) and a model."""
+    """What a newcomer needs to make the first request; `key` is empty where only its owner has it."""
 
     key: str
     model: str
@@ -35,12 +35,12 @@ class Welcome:
         return [
             "",
             f"Tiffin is serving on {address}    (OpenAI clients: base_url = {address}/v1)",
-            f"Key: {self.key}",
+            f"Key: {self.key or 'one of the configuration; put yours in TIFFIN_API_KEY'}",
             "",
             "Try it in another terminal:",
             "",
             f"curl {address}/v1/chat/completions \\",
-            f'  -H "Authorization: Bearer {self.key}" -H "Content-Type: application/json" \\',
+            f'  -H "Authorization: Bearer {self.key or "$TIFFIN_API_KEY"}" -H "Content-Type: application/json" \\',
             f"  -d '{body}'",
             "",
             "Stop with Ctrl-C; running answers finish first.",

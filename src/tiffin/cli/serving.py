@@ -33,10 +33,10 @@ def serve_here(given: Path | None, *, host: str, port: int | None, data: Path | 
 
 
 def _key(config: Config, here: DataFolder) -> str:
-    """The key to show: the data folder's own where the configuration uses it, else a variable."""
+    """The key to show: the data folder's own where the configuration uses it, else none."""
     keys = [key for tenant in config.tenants.values() for key in tenant.keys.values()]
     files = [Path(key.key_file).expanduser() for key in keys if key.key_file]
-    return ensure_key(here) if here.key in files else "$TIFFIN_API_KEY"
+    return ensure_key(here) if here.key in files else ""
 
 
 def _first_model(config: Config) -> str:

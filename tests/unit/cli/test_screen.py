@@ -24,6 +24,11 @@ def test_the_command_to_copy_is_one_that_works_when_pasted() -> None:
     assert body["stream"] is True
 
 
+def test_a_key_that_only_its_owner_has_is_taken_from_the_environment() -> None:
+    text = "\n".join(Welcome(key="", model="chat").lines(ADDRESS))
+    assert '"Authorization: Bearer $TIFFIN_API_KEY"' in text
+
+
 def test_plain_lines_have_address_and_key_and_no_colours() -> None:
     out = io.StringIO()
     screen = Lines(out, WELCOME)
