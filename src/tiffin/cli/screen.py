@@ -21,7 +21,7 @@ from tiffin.app.console import Console, Download, PlainConsole
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What a newcomer needs to make the first request; `key` is empty where only its owner has it."""
+    """What a first request needs; `key` is empty where only its owner has it."""
 
     key: str
     model: str
@@ -32,6 +32,7 @@ class Welcome:
             f'{{"model": "{self.model}", "stream": true, '
             '"messages": [{"role": "user", "content": "Say hello."}]}'
         )
+        bearer = self.key or "$TIFFIN_API_KEY"
         return [
             "",
             f"Tiffin is serving on {address}    (OpenAI clients: base_url = {address}/v1)",
@@ -40,7 +41,7 @@ class Welcome:
             "Try it in another terminal:",
             "",
             f"curl {address}/v1/chat/completions \\",
-            f'  -H "Authorization: Bearer {self.key or "$TIFFIN_API_KEY"}" -H "Content-Type: application/json" \\',
+            f'  -H "Authorization: Bearer {bearer}" -H "Content-Type: application/json" \\',
             f"  -d '{body}'",
             "",
             "Stop with Ctrl-C; running answers finish first.",
