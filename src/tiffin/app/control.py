@@ -156,7 +156,7 @@ class Control:
         # Imported only now, when what everybody waits for has been published.
         from tiffin.api.admin import AdminApi, Desk
         from tiffin.api.server import EdgeServer
-        from tiffin.app.unix_socket import listen, private_edge
+        from tiffin.app.edges import listen, private_edge
 
         desk = Desk(
             report=self.report,

@@ -19,9 +19,9 @@ from tiffin.api.public import Desk, PublicSite
 from tiffin.api.server import EdgeServer
 from tiffin.app.boot import Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
+from tiffin.app.edges import public_edge
 from tiffin.app.polled_file import PolledFile
 from tiffin.config.secrets import read_secret
-from tiffin.dialects.openai.errors import error_response
 from tiffin.errors import Unavailable
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
@@ -129,17 +129,7 @@ class Gateway:
             open_metrics=is_loopback(server.host),
             max_body_bytes=server.max_body_bytes,
         )
-        return Edge(
-            handler=PublicSite(walk, desk),
-            answer_error=error_response,
-            max_body_bytes=server.max_body_bytes,
-            max_header_bytes=server.max_header_bytes,
-            max_headers=server.max_headers,
-            max_connections=server.max_connections,
-            header_timeout_s=server.header_timeout_s,
-            body_timeout_s=server.body_timeout_s,
-            keep_alive_s=server.keep_alive_s,
-        )
+        return public_edge(PublicSite(walk, desk), server)
 
     def _follow_snapshot(self) -> None:
         fresh = self.published.changed()

@@ -19,7 +19,7 @@ from tiffin.api.server import EdgeServer
 from tiffin.app.adapters import runtime_for
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
-from tiffin.app.unix_socket import listen, private_edge
+from tiffin.app.edges import listen, private_edge
 from tiffin.errors import DigestMismatch, LoadFailed, TiffinError
 from tiffin.ports.text_runtime import TextRuntime
 from tiffin.serving.measures import Measures

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tiffin.app.adapters import RUNTIMES, find
+from tiffin.app.edges import listen
 from tiffin.app.replica import is_permanent
-from tiffin.app.unix_socket import listen
 from tiffin.errors import (
     ArtifactUnavailable,
     ConfigInvalid,

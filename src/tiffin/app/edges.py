@@ -1,6 +1,7 @@
-"""A server between processes of one machine and one user: its socket and its limits."""
+"""What this installation's servers accept: the public port's, and those between its processes."""
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 from tiffin.api.http import Edge, Handler
@@ -20,8 +21,8 @@ def listen(path: Path) -> socket.socket:
     return sock
 
 
-def private_edge(handler: Handler, server: Server) -> Edge:
-    """The edge of a server that only the gateway and the terminal talk to."""
+def public_edge(handler: Handler, server: Server) -> Edge:
+    """The edge of the public port."""
     return Edge(
         handler=handler,
         answer_error=error_response,
@@ -31,5 +32,10 @@ def private_edge(handler: Handler, server: Server) -> Edge:
         max_connections=server.max_connections,
         header_timeout_s=server.header_timeout_s,
         body_timeout_s=server.body_timeout_s,
-        keep_alive_s=KEEP_ALIVE_S,
+        keep_alive_s=server.keep_alive_s,
     )
+
+
+def private_edge(handler: Handler, server: Server) -> Edge:
+    """The edge of a server that only the gateway and the terminal talk to."""
+    return replace(public_edge(handler, server), keep_alive_s=KEEP_ALIVE_S)
