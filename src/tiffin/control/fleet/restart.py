@@ -1,6 +1,7 @@
 """When a process that ended is started again: at once after the first end, later each time after.
 
-Health forgives: a process that served for a while before it ended isn't in a crash loop.
+Health forgives: a process that became ready is back within a second however often it ends, and
+one that served for a while starts with a clean record.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ FORGIVE_ALL_S = 60.0
 FORGIVE_ONE_S = 2.0
 
 _MOST_FAILURES = 11
+_MOST_AFTER_READY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,11 @@ class Restarts:
         return delay_s(self.failures)
 
     def after_end(self, *, healthy_s: float, permanent: bool) -> "Restarts":
-        """The state after an end that came `healthy_s` seconds after the process became ready."""
-        if healthy_s >= FORGIVE_ALL_S:
-            left = 0
-        else:
-            left = max(0, self.failures - int(healthy_s / FORGIVE_ONE_S))
-        return Restarts(failures=min(left + 1, _MOST_FAILURES), permanent=permanent)
+        """The state after an end that came `healthy_s` seconds after ready (0: it never was)."""
+        forgiven = int(min(healthy_s, FORGIVE_ALL_S) / FORGIVE_ONE_S)
+        most = _MOST_AFTER_READY if healthy_s > 0.0 else _MOST_FAILURES
+        failures = min(max(0, self.failures - forgiven) + 1, most)
+        return Restarts(failures=failures, permanent=permanent)
 
 
 def delay_s(failures: int) -> float:

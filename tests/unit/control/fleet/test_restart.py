@@ -41,11 +41,21 @@ def test_a_minute_of_health_forgives_everything(lives: list[float]) -> None:
 
 
 @given(st.lists(st.floats(min_value=4.0, max_value=1e6), max_size=60))
-def test_a_process_that_serves_between_its_ends_is_always_back_soon(lives: list[float]) -> None:
+def test_a_process_that_serves_between_its_ends_is_always_back_at_once(lives: list[float]) -> None:
     restarts = Restarts()
     for healthy_s in lives:
         restarts = restarts.after_end(healthy_s=healthy_s, permanent=False)
-        assert restarts.delay_s <= 0.1
+        assert restarts.delay_s == 0.0
+
+
+@given(st.lists(healths, max_size=60), st.floats(min_value=0.001, max_value=1e6))
+def test_a_process_that_became_ready_is_back_within_a_second(
+    lives: list[float], last: float
+) -> None:
+    restarts = Restarts()
+    for healthy_s in lives:
+        restarts = restarts.after_end(healthy_s=healthy_s, permanent=False)
+    assert restarts.after_end(healthy_s=last, permanent=False).delay_s <= 1.0
 
 
 @given(healths)
