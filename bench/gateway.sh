@@ -4,7 +4,7 @@
 # run its setup.sh once. OUT gets the rows. ONLY names targets, e.g. ONLY=envoy,haproxy,product.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-kit=${KIT:-$here/../../shared/bench/gateway}
+kit=${KIT:?name the folder that holds run.py, table.py and setup.sh}
 lab=${LAB:-/tmp/tiffin-bench/gateway}
 out=${OUT:-$lab/tiffin.json}
 rm -rf /tmp/tiffin-bench-data
