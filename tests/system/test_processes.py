@@ -241,6 +241,20 @@ def test_term_lets_running_streams_finish(serve: Serve) -> None:
     assert server.children() == []
 
 
+def test_everybody_being_told_to_end_at_once_is_a_drain_too(serve: Serve) -> None:
+    server = serve(SLOW)
+    server.until_answers("slow")
+    events = server.stream("slow", WORDS)
+    next(events)
+    assert server.process is not None
+    for pid in (server.process.pid, *server.children()):
+        os.kill(pid, signal.SIGTERM)
+    assert list(events)[-1] == "[DONE]"
+    assert server.process.wait(20) == 0
+    assert "starting again" not in server.output.read_text()
+    assert files(server) == set()
+
+
 def test_a_second_interrupt_ends_everything_at_once(serve: Serve) -> None:
     server = serve(SLOW)
     server.until_answers("slow")
@@ -249,6 +263,8 @@ def test_a_second_interrupt_ends_everything_at_once(serve: Serve) -> None:
     assert server.process is not None
     server.process.send_signal(signal.SIGINT)
     until(lambda: "stopping" in server.output.read_text())
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.process.wait(0.2)
     began = time.monotonic()
     server.process.send_signal(signal.SIGINT)
     with contextlib.suppress(httpx.TransportError):

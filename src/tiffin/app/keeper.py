@@ -84,10 +84,14 @@ class Keeper:
             self._set(state=State.ENDED, pid=0)
             self._done.set()
 
-    async def stop(self) -> None:
-        """Ask the process to end, wait until it has; none is started any more."""
+    def retire(self) -> None:
+        """Let the process go on, but start no other when it ends."""
         self._stopping = True
         self._wake.set()
+
+    async def stop(self) -> None:
+        """Ask the process to end, wait until it has; none is started any more."""
+        self.retire()
         if self._child is not None:
             self._set(state=State.STOPPING)
             await self._child.stop(self._grace_s)
@@ -99,9 +103,8 @@ class Keeper:
 
     def kill(self) -> None:
         """End the process at once, whatever it does."""
-        self._stopping = True
+        self.retire()
         self._grace_s = 0.0
-        self._wake.set()
         self.signal(signal.SIGKILL)
 
     def wake(self) -> None:

@@ -37,6 +37,8 @@ from tiffin.types.snapshot import Deployment
 LOOK_S = 0.1
 CONTROL_GRACE_S = 15.0
 AFTER_DRAIN_S = 5.0
+# A shell or `timeout` that signals both a process and its group doesn't mean it twice.
+SAME_SIGNAL_S = 0.1
 
 _LOG = logging.getLogger("tiffin.supervisor")
 # Neither has a reason to hold the GIL for long, and waiting for others is their trade.
@@ -103,6 +105,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._started_ns = time.time_ns()
         self._written: Status | None = None
+        self._asked = 0.0
         self._had_terminal = has_terminal()
 
     async def run(self) -> None:
@@ -126,6 +129,9 @@ class Supervisor:
             await self._stopping.wait()
             # Its copy of the port would otherwise let clients connect to nobody.
             self._listener.close()
+            # Whoever told all of us to end mustn't make us start what ended.
+            for keeper in everyone():
+                keeper.retire()
             await gateway.stop()
             await replicas.stop()
             await control.stop()
@@ -143,12 +149,13 @@ class Supervisor:
             await asyncio.sleep(LOOK_S)
 
     def _asked_to_stop(self, everyone: Callable[[], list[Keeper]]) -> None:
-        if self._stopping.is_set():
-            for keeper in everyone():
-                keeper.kill()
-        else:
+        asked, self._asked = self._asked, time.monotonic()
+        if not self._stopping.is_set():
             self._herald.stopping()
             self._stopping.set()
+        elif self._asked - asked > SAME_SIGNAL_S:
+            for keeper in everyone():
+                keeper.kill()
 
     def _hung_up(self, control: Keeper, everyone: Callable[[], list[Keeper]]) -> None:
         """HUP has two meanings: the terminal has gone, or please read the configuration again."""

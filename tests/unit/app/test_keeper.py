@@ -180,6 +180,15 @@ async def test_stop_lets_the_process_end_and_starts_no_other(scene: Scene) -> No
     assert [news for news, _, _ in scene.news] == [News.STARTED]
 
 
+async def test_a_retired_process_goes_on_but_has_no_successor(scene: Scene) -> None:
+    child = await scene.child(0)
+    scene.keeper.retire()
+    assert child.signals == []
+    child.end(0)
+    await scene.keeper.ended()
+    assert len(scene.launcher.children) == 1
+
+
 async def test_stop_doesnt_wait_for_the_next_start(scene: Scene) -> None:
     (await scene.child(0)).end(EXIT_PERMANENT)
     await until(lambda: scene.state is State.FAILED)
