@@ -75,6 +75,8 @@ class Accounts:
     ) -> "Account":
         """Write the opening and return the account to hold; raises `JournalUnavailable`."""
         account = Account(self, endpoint, snapshot)
+        given = trace_id(exchange)
+        account.trace_id = given or account.id[4:]
         self.sink.open(
             Opened(
                 id=account.id,
@@ -82,7 +84,7 @@ class Accounts:
                 tenant=principal.tenant,
                 key=principal.key,
                 endpoint=endpoint,
-                trace_id=trace_id(exchange),
+                trace_id=given,
                 client_id=client_id(exchange),
             )
         )
@@ -107,12 +109,14 @@ class Account:
         "snapshot",
         "status",
         "streamed",
+        "trace_id",
         "usage",
     )
 
     def __init__(self, accounts: Accounts, endpoint: str, snapshot: int) -> None:
         self._accounts = accounts
         self.id = new_id("req")
+        self.trace_id = ""
         self.opened_ns = accounts.clock.now_ns()
         self.opened = accounts.clock.monotonic()
         self.endpoint = endpoint

@@ -12,11 +12,12 @@ from tiffin.types.snapshot import Limits, Principal, Snapshot
 class Scope:
     """A tenant or a key with a limit: what it may do, and what it does and has spent."""
 
-    __slots__ = ("limits", "name", "rate", "running")
+    __slots__ = ("limit_header", "limits", "name", "rate", "running")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.limits = Limits()
+        self.limit_header = (b"", b"")
         self.rate = Gcra()
         self.running = 0
 
@@ -26,6 +27,8 @@ class Scope:
         if limits.requests_per_minute:
             burst = limits.burst or max(1, limits.requests_per_minute // 60)
             self.rate.set(60.0 / limits.requests_per_minute, burst)
+            shown = b"%d" % limits.requests_per_minute
+            self.limit_header = (b"x-ratelimit-limit-requests", shown)
         return self
 
     def check(self, now: float) -> None:
@@ -79,7 +82,7 @@ class Admission:
         for scope in scopes:
             if scope.limits.requests_per_minute:
                 scope.rate.spend(now)
-        return Permit(self, scopes)
+        return Permit(self, scopes, now)
 
     @property
     def running(self) -> dict[str, int]:
@@ -111,23 +114,28 @@ class Admission:
 class Permit:
     """The right to run one request; leaving its context gives back what it held, however left."""
 
-    __slots__ = ("_admission", "_scopes")
+    __slots__ = ("_admission", "_now", "_scopes")
 
-    def __init__(self, admission: Admission, scopes: tuple[Scope, ...]) -> None:
+    def __init__(self, admission: Admission, scopes: tuple[Scope, ...], now: float) -> None:
         self._admission = admission
         self._scopes = scopes
+        self._now = now
 
     def headers(self) -> Headers:
         """The rate-limit headers of the tightest limit that holds for this request."""
-        now = self._admission.clock.monotonic()
-        rated = [scope for scope in self._scopes if scope.limits.requests_per_minute]
-        if not rated:
+        tightest, least = None, 0
+        for scope in self._scopes:
+            if scope.limits.requests_per_minute:
+                left = scope.rate.remaining(self._now)
+                if tightest is None or left < least:
+                    tightest, least = scope, left
+        if tightest is None:
             return []
-        tightest = min(rated, key=lambda scope: scope.rate.remaining(now))
+        wait_ms = max(0, tightest.rate.wait(self._now) * 1000)
         return [
-            (b"x-ratelimit-limit-requests", b"%d" % tightest.limits.requests_per_minute),
-            (b"x-ratelimit-remaining-requests", b"%d" % tightest.rate.remaining(now)),
-            (b"x-ratelimit-reset-requests", b"%dms" % max(0, tightest.rate.wait(now) * 1000)),
+            tightest.limit_header,
+            (b"x-ratelimit-remaining-requests", b"%d" % least),
+            (b"x-ratelimit-reset-requests", b"%dms" % wait_ms),
         ]
 
     def __enter__(self) -> "Permit":

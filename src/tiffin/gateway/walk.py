@@ -11,7 +11,7 @@ from tiffin.dialects.openai.parameters import unsupported_by
 from tiffin.dialects.openai.requests import decode
 from tiffin.dialects.openai.validate import validate
 from tiffin.errors import Draining, InvalidRequest, TiffinError
-from tiffin.gateway.account import Account, Accounts, trace_id
+from tiffin.gateway.account import Account, Accounts
 from tiffin.gateway.admit import Admission
 from tiffin.gateway.attempts import Attempts, Run
 from tiffin.gateway.authenticate import authenticate
@@ -112,7 +112,7 @@ class Walk:
             request=request,
             plan=plan,
             tenant=principal.tenant,
-            trace_id=trace_id(exchange) or account.id[4:],
+            trace_id=account.trace_id,
             streaming=bool(getattr(request, "stream", False)),
             keep_usage=wants_usage(request),
             deadline=account.opened + seconds,

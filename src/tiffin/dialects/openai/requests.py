@@ -69,6 +69,8 @@ def encode(request: TextRequest, *, model: str) -> bytes:
     if isinstance(request, ChatRequest | CompletionRequest) and request.stream:
         streamed = msgspec.structs.replace(request, model=model, stream_options=_WITH_USAGE)
         return _ENCODER.encode(streamed)
+    if request.model == model:
+        return _ENCODER.encode(request)
     return _ENCODER.encode(msgspec.structs.replace(request, model=model))
 
 
