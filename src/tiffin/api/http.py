@@ -143,34 +143,32 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
 
     def on_message_begin(self) -> None:
         self.url = b""
-        self.headers = []
-        self.expect_100_continue = False
+        self.found: dict[bytes, bytes] = {}
+        self.count = 0
         self.in_head = True
-        self.size = 0
 
     def on_url(self, url: bytes) -> None:
         self.url += url
-        self.size += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.in_head:
-            return  # trailers say nothing that anyone here reads
-        self.size += len(name) + len(value) + 4
-        self.headers.append((name.lower(), value))
-        if len(self.headers) > self.edge.max_headers or self.size > self.edge.max_header_bytes:
-            self.refuse_head()
+        if self.in_head:  # trailers say nothing that anyone here reads
+            self.count += 1
+            self.found.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
         if self.refusing:
             return
+        edge = self.edge
         self.in_head = False
+        # What came until now is an upper bound, which is enough for nearly every request.
+        large = self.head_bytes > edge.max_header_bytes and self.head_size() > edge.max_header_bytes
         self.head_bytes = 0
-        if self.size > self.edge.max_header_bytes:
+        if large or self.count > edge.max_headers:
             self.refuse_head()
             return
         parser = self.parser
         exchange = WireExchange(
-            self, parser.get_method(), self.url, self.headers, bool(parser.should_keep_alive())
+            self, parser.get_method(), self.url, self.found, bool(parser.should_keep_alive())
         )
         self.receiving = exchange
         self.expires = self.loop.time() + self.edge.body_timeout_s
@@ -217,6 +215,10 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
             self.flow.resume_reading()
             if self.in_head and self.head_bytes == 0:
                 self.expires = self.loop.time() + self.edge.keep_alive_s
+
+    def head_size(self) -> int:
+        """Bytes of the request's line and headers."""
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.found.items())
 
     def refuse_head(self) -> None:
         """Refuse a head that is over its bounds."""

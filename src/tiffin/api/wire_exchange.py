@@ -94,7 +94,7 @@ class WireExchange:
         connection: "HttpProtocol",
         method: bytes,
         url: bytes,
-        headers: Headers,
+        headers: dict[bytes, bytes],
         keep_alive: bool,
     ) -> None:
         self._connection = connection
@@ -120,10 +120,7 @@ class WireExchange:
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of this lower-case name."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        return self.headers.get(name)
 
     async def body(self, limit: int) -> bytes:
         """The whole body; raises `PayloadTooLarge` before reading what is over `limit` bytes."""

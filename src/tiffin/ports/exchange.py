@@ -17,7 +17,6 @@ class Exchange(Protocol):
     method: bytes
     path: bytes
     query: bytes
-    headers: Headers
     gone: bool
     begun: bool
     keep_alive: bool
