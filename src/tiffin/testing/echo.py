@@ -12,7 +12,13 @@ from typing import Any, Self
 
 import msgspec
 
-from tiffin.adapters.runtimes.sampling import Demand, demand, offered_tools, wanted_rivals
+from tiffin.adapters.runtimes.sampling import (
+    COMPLETION_TOKENS,
+    Demand,
+    demand,
+    offered_tools,
+    wanted_rivals,
+)
 from tiffin.adapters.runtimes.schema import Grammars
 from tiffin.config.schema import EchoModel
 from tiffin.errors import (
@@ -123,12 +129,13 @@ class EchoRuntime:
                 param=param,
             )
         stop = [request.stop] if isinstance(request.stop, str) else request.stop or []
+        chat = isinstance(request, ChatRequest)
         tools = offered_tools(request) if isinstance(request, ChatRequest) else []
         return Prompt(
             tokens=tokens,
-            answer_tokens=wanted or room,
+            answer_tokens=wanted or (room if chat else min(room, COMPLETION_TOKENS)),
             sampling={"stop": stop, "rivals": wanted_rivals(request), "say": text},
-            text=text if isinstance(request, CompletionRequest) else "",
+            text="" if chat else text,
             tool_names=[tool.function.name for tool in tools],
         )
 

@@ -129,6 +129,7 @@ class Event(msgspec.Struct, frozen=True):
     """One step of a stream; `tokens_predicted` counts from the answer's beginning."""
 
     content: str = ""
+    tokens: list[int] = []
     stop: bool = False
     stop_type: str = ""
     tokens_predicted: int = 0

@@ -1,7 +1,7 @@
 """A GGUF model run by llama.cpp inside this process; satisfies `ports.text_runtime.TextRuntime`."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -10,6 +10,8 @@ import msgspec
 from tiffin.adapters.runtimes.engine import Chance, Engine, Event, Line, Pool, Stream
 from tiffin.adapters.runtimes.gguf import read_vocabulary
 from tiffin.adapters.runtimes.sampling import (
+    COMPLETION_TOKENS,
+    SEEDS,
     demand,
     offered_tools,
     parameters,
@@ -29,8 +31,7 @@ from tiffin.ports.text_runtime import Capabilities, Delta, Prompt, TokenLogprob
 from tiffin.types.text import ChatRequest, CompletionRequest, Message, Tool
 from tiffin.types.usage import Usage
 
-# OpenAI's default for completions; a chat's answer may fill the context.
-COMPLETION_TOKENS: Final = 16
+CLOSING_TURNS: Final = 5
 # What a token's log-probability is where the sampler ruled it out; OpenAI sends the same.
 IMPOSSIBLE: Final = -9999.0
 
@@ -100,7 +101,7 @@ class LlamacppRuntime:
         question = {**prompt.sampling, "cache_prompt": reuse_prefix}
         rivals = question.pop("rivals")
         if "seed" in question:
-            question["seed"] = (question["seed"] + sample) % (2**32 - 1)
+            question["seed"] = (question["seed"] + sample) % SEEDS
             question["cache_prompt"] = False
         question |= {
             "prompt": prompt.tokens,
@@ -109,7 +110,8 @@ class LlamacppRuntime:
         }
         grammar = question.get("grammar")
         witness = self._grammars.witness(grammar) if grammar else None
-        return Run(self._line.stream(question), len(prompt.tokens), rivals=rivals, witness=witness)
+        stream = self._line.stream(question)
+        return Run(stream, len(prompt.tokens), self._template.spell, rivals, witness)
 
     async def tokenize(
         self,
@@ -133,6 +135,10 @@ class LlamacppRuntime:
     async def close(self) -> None:
         """End the engine; whatever still runs there ends with it."""
         self._pool.close()
+        # The loop needs a few turns to really close them, and the engine's end, which holds the
+        # interpreter, waits for every client that hasn't gone.
+        for _ in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
         await asyncio.to_thread(self._engine.stop)
 
     async def _prepare_chat(self, request: ChatRequest, sampling: dict[str, Any]) -> Prompt:
@@ -233,15 +239,17 @@ class Run:
         self,
         stream: Stream,
         prompt_tokens: int,
-        *,
+        spell: Callable[[list[int]], Awaitable[str]],
         rivals: int | None,
         witness: Witness | None,
     ) -> None:
         self._stream = stream
         self._prompt_tokens = prompt_tokens
+        self._spell = spell
         self._rivals = rivals
         self._witness = witness
         self._generated = 0
+        self._held: list[int] = []
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -265,29 +273,40 @@ class Run:
         event = await self._stream.next()
         if event.error is not None:
             raise RunFailed(f"the engine failed: {event.error.message}")
-        self._watch(event)
+        text = await self._text(event)
+        self._watch(event, text)
         tokens = event.tokens_predicted - self._generated
         self._generated = event.tokens_predicted
         logprobs = None
         if self._rivals is not None and event.completion_probabilities:
             logprobs = [_logprob(one, self._rivals) for one in event.completion_probabilities]
         if not event.stop:
-            return Delta(text=event.content, tokens=tokens, logprobs=logprobs)
+            return Delta(text=text, tokens=tokens, logprobs=logprobs)
         self._ended = True
         return Delta(
-            text=event.content,
+            text=text,
             tokens=tokens,
             logprobs=logprobs,
             finish="length" if event.stop_type == "limit" else "stop",
             usage=self._usage(event),
         )
 
-    def _watch(self, event: Event) -> None:
+    async def _text(self, event: Event) -> str:
+        """The event's text; with the last, also what was held back for a stop that never came."""
+        if event.content:
+            self._held.clear()
+        elif not event.stop:
+            self._held += event.tokens
+        if event.stop_type == "limit" and self._held:
+            return event.content + await self._spell(self._held)
+        return event.content
+
+    def _watch(self, event: Event, text: str) -> None:
         """Raise `RunFailed` where the engine dropped the grammar, as it does without a word."""
         witness = self._witness
         if witness is None:
             return
-        kept = witness.read(event.content)
+        kept = witness.read(text)
         if event.stop and event.stop_type == "eos":
             kept = kept and witness.complete()
         if not kept:

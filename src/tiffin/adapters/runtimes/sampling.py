@@ -9,6 +9,8 @@ from tiffin.adapters.runtimes.schema import Schema, call_schema, object_schema
 from tiffin.errors import SchemaViolation, UnsupportedParameter
 from tiffin.types.text import ChatRequest, CompletionRequest, Tool
 
+# OpenAI's default for completions; a chat's answer may fill the context.
+COMPLETION_TOKENS: Final = 16
 # The engine takes any 32-bit number but the last, which asks it to draw one.
 SEEDS: Final = 2**32 - 1
 
