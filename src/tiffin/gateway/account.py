@@ -18,6 +18,7 @@ from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
 from tiffin.telemetry.events import Attempt, Closed, Opened, Outcome
 from tiffin.telemetry.metrics import Meter
+from tiffin.telemetry.redact import redact
 from tiffin.types.ids import new_id
 from tiffin.types.snapshot import Principal
 from tiffin.types.usage import Usage
@@ -218,8 +219,9 @@ def trace_id(exchange: Exchange) -> str:
 
 
 def client_id(exchange: Exchange) -> str:
-    """The client's own request id, clipped to what is safe to keep: it is never a key."""
+    """The client's own request id, redacted and cut to what is safe to keep: it is never a key."""
     header = exchange.header(b"x-request-id")
     if header is None:
         return ""
-    return "".join(c for c in header[:128].decode("latin-1") if c.isalnum() or c in "-_.")
+    said = redact(header.decode("utf-8", "replace"))[:128]
+    return "".join(c for c in said if c.isascii() and (c.isalnum() or c in "-_."))

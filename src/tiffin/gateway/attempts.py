@@ -11,7 +11,7 @@ from tiffin.dialects.openai.answer_text import answer_text
 from tiffin.dialects.openai.errors import error_from_reply
 from tiffin.dialects.openai.requests import encode
 from tiffin.dialects.openai.usage import StreamScanner, usage_of_whole
-from tiffin.errors import TiffinError, UpstreamFailed
+from tiffin.errors import RunFailed, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.pool import Pool, Visit
@@ -83,26 +83,23 @@ class Attempts:
         self._started = 0.0
 
     async def __aenter__(self) -> Answer:
+        targets = self._run.plan.targets[: self._run.plan.attempts]
         failures: list[str] = []
-        last: TiffinError | None = None
-        for target in self._run.plan.targets[: self._run.plan.attempts]:
+        for target in targets:
             try:
                 return await self._try(target)
             except TiffinError as error:
                 await self._leave(error)
                 failures.append(f"{target.model}: {error.message}")
-                last = error
-                if not error.retryable:
+                last = len(failures) == len(targets)
+                if not _is_the_targets(error) or (last and len(failures) == 1):
                     raise
+                if last:
+                    raise _of_all(error, failures) from error
             except BaseException as error:
                 await self._leave(error)
                 raise
-        if last is None:
-            raise UpstreamFailed("the plan has no target to try")
-        if len(failures) > 1:
-            message = "every target failed: " + "; ".join(failures)
-            raise type(last)(message, retry_after=last.retry_after, param=last.param)
-        raise last
+        raise UpstreamFailed("the plan has no target to try")
 
     async def __aexit__(
         self,
@@ -197,3 +194,14 @@ class Attempts:
         self._account.tried(target.model, self._started, 0 if error else 200, slug)
         if visit is not None:
             await visit.__aexit__(None, error, None)
+
+
+def _is_the_targets(error: TiffinError) -> bool:
+    """Whether it is the target that failed, so that another may do better."""
+    return error.retryable or isinstance(error, RunFailed)
+
+
+def _of_all(error: TiffinError, failures: list[str]) -> TiffinError:
+    """The last target's error, telling of those before it too."""
+    message = "every target failed: " + "; ".join(failures)
+    return type(error)(message, retry_after=error.retry_after, param=error.param)

@@ -24,6 +24,8 @@ from tiffin.ports.exchange import Exchange
 from tiffin.types.snapshot import Plan, Principal, Snapshot
 from tiffin.types.text import ChatRequest, CompletionRequest, TextRequest
 
+MAX_TIMEOUT_MS = 86_400_000
+
 log = structlog.get_logger("tiffin.gateway")
 
 
@@ -145,6 +147,7 @@ class answering_errors:  # noqa: N801 - reads as the statement that it is
             return False
         if isinstance(error, TiffinError):
             self._answer(error)
+            _forget_frames(error)
             return True
         if isinstance(error, Exception):
             log.error("request_broke", request=delivery.account.id, exc_info=error)
@@ -158,6 +161,16 @@ class answering_errors:  # noqa: N801 - reads as the statement that it is
         delivery.account.status = send_error(delivery.exchange, error, delivery.head())
 
 
+def _forget_frames(error: BaseException | None) -> None:
+    """Let go of the frames that an error came through: they hold the request, and it them.
+
+    Such a ring would keep a body until the collector comes, which is seldom in this process.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 def wants_usage(request: TextRequest) -> bool:
     """Whether the client asked for the usage event of its stream."""
     if isinstance(request, ChatRequest | CompletionRequest):
@@ -167,9 +180,10 @@ def wants_usage(request: TextRequest) -> bool:
 
 
 def _timeout_s(header: bytes) -> float:
-    text = header.decode("latin-1").strip()
-    if not text.isdigit() or not 0 < int(text) <= 86_400_000:
+    digits = header.strip()
+    if not (digits.isdigit() and len(digits) <= 8 and 0 < int(digits) <= MAX_TIMEOUT_MS):
+        shown = digits[:40].decode("latin-1")
         raise InvalidRequest(
-            f"x-request-timeout-ms is '{text[:40]}'; give whole milliseconds from 1 to 86400000"
+            f"x-request-timeout-ms is '{shown}'; give whole milliseconds from 1 to {MAX_TIMEOUT_MS}"
         )
-    return int(text) / 1000
+    return int(digits) / 1000

@@ -104,9 +104,10 @@ class FakeExchange:
     async def leave(self) -> None:
         """The client goes away; returns when the handler has ended."""
         self.gone = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
 
 async def answered(handler: Handler, exchange: FakeExchange) -> FakeExchange:

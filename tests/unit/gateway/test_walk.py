@@ -1,6 +1,7 @@
 """The walk as a whole, with scripted backends: one account each, work stopped, commit kept."""
 
 import asyncio
+import gc
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import TracebackType
@@ -12,12 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiffin.app.clock import SystemClock
-from tiffin.errors import JournalUnavailable, TiffinError, UpstreamFailed, UpstreamUnavailable
+from tiffin.errors import (
+    JournalUnavailable,
+    RunFailed,
+    TiffinError,
+    UpstreamFailed,
+    UpstreamUnavailable,
+)
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
+from tiffin.gateway.attempts import Run
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.pool import Pool
+from tiffin.gateway.respond import Delivery
 from tiffin.gateway.walk import OPERATIONS, Stages, Walk
 from tiffin.ports.backend import Call, Reply
 from tiffin.ports.exchange import Exchange
@@ -293,6 +302,27 @@ async def test_a_full_target_is_passed_over_and_a_clients_fault_is_not() -> None
     assert shop.ledger.last.outcome is Outcome.REFUSED
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        Script([b"{}"], status=401, streaming=False),
+        Script([b"{}"], status=404, streaming=False),
+        Script([b"{}"], status=500, streaming=False),
+        Script([b"{}"], status=302, streaming=False),
+        Script([ROLE, b'data: {"error":{"message":"oh"}}\n\n']),
+        Script(fails=RunFailed("the engine failed")),
+    ],
+    ids=["key refused", "model gone", "failed", "moved", "error first", "run failed"],
+)
+async def test_a_target_that_fails_by_its_own_fault_is_passed_over(first: Script) -> None:
+    shop = Shop(ScriptedBackend(first), ScriptedBackend(stream(ROLE, WORD, STOP, USAGE, DONE)))
+    exchange = await shop.ask(stream=True)
+    assert exchange.status == 200
+    assert [attempt.target for attempt in shop.ledger.last.attempts] == ["t0", "t1"]
+    assert shop.ledger.last.outcome is Outcome.OK
+    shop.settled()
+
+
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("pieces", [0, 1, 2], ids=["in prefill", "after the role", "mid-stream"])
 async def test_a_client_that_leaves_stops_the_work(pieces: int, streaming: bool) -> None:
@@ -363,6 +393,61 @@ async def test_a_deadline_from_the_client_reaches_the_backend() -> None:
     assert shop.backends[0].calls[0].deadline - before == pytest.approx(1.5, abs=0.5)
     got = await shop.ask(headers=[(b"x-request-timeout-ms", b"soon")])
     assert got.status == 400
+
+
+@pytest.mark.parametrize("said", [b"0", b"-1", b"86400001", b"9" * 5000, b"\xb2", b"1.5", b""])
+async def test_a_deadline_that_is_none_is_refused_by_name(said: bytes) -> None:
+    shop = Shop(ScriptedBackend(whole()))
+    request = shop.request(headers=[(b"x-request-timeout-ms", said)])
+    await answered(shop.handler, request)
+    assert request.status == 400
+    assert "x-request-timeout-ms" in json_of(request)["error"]["message"]
+    shop.settled()
+
+
+async def test_nothing_personal_of_a_clients_own_id_is_kept() -> None:
+    shop = Shop(ScriptedBackend(whole()))
+    for said in (b"asha@example.com", b"9876543210", b"2341 2341 2346", "\u0967".encode()):
+        await answered(shop.handler, shop.request(headers=[(b"x-request-id", said)]))
+    kept = [event.client_id for event in shop.ledger.opened]
+    assert kept == ["email", "phone", "aadhaar", ""]
+
+
+@pytest.mark.parametrize(
+    ("script", "body"),
+    [
+        (whole(), {}),
+        (whole(), {"model": "unknown"}),
+        (whole(), {"temperature": "hot"}),
+        (whole(OVER, status=503), {}),
+        (stream(ROLE, WORD, STOP, USAGE, DONE), {"stream": True}),
+        (stream(ROLE, WORD), {"stream": True}),
+        (stream(ROLE, WORD, b'data: {"error":{"message":"oh"}}\n\n'), {"stream": True}),
+        (stream(ROLE, WORD, hangs=True), {"stream": True}),
+    ],
+    ids=["ok", "no model", "wrong", "refused", "streamed", "cut", "error event", "left"],
+)
+async def test_a_request_that_is_over_leaves_nothing_to_the_collector(
+    script: Script, body: dict[str, Any]
+) -> None:
+    def alive() -> int:
+        return sum(isinstance(one, Delivery | Run) for one in gc.get_objects())
+
+    shop = Shop(ScriptedBackend(script), ScriptedBackend(script))
+    gc.collect()
+    before = alive()
+    gc.disable()
+    try:
+        exchange = shop.request(**body)
+        exchange.start(shop.handler)
+        if script.hangs:
+            await shop.backends[0].hanging.wait()
+            await exchange.leave()
+        await exchange.over()
+        del exchange
+        assert alive() == before
+    finally:
+        gc.enable()
 
 
 async def test_the_cache_replays_to_the_same_tenant_only() -> None:
