@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from tiffin.control.fleet.status import ProcessStatus, State, Status
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, sockets
 
 TIFFIN = Path(sys.executable).with_name("tiffin")
 KEY = "sk-tiffin-system-tests"
@@ -93,6 +93,8 @@ class Server:
             self.process.kill()
             self.process.wait()
         until(lambda: not self.children(), what=lambda: "children end with their supervisor")
+        if (link := sockets(self.folder.run)).is_symlink():
+            link.unlink()
 
     def status(self) -> Status:
         """What the supervisor says runs."""
