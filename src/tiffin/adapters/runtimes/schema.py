@@ -148,7 +148,7 @@ def _check(schema: Schema, param: str) -> None:
         if depth > MAX_DEPTH:
             _refuse(param, f"it is nested over {MAX_DEPTH} deep")
         spent["schemas"] += 1
-        for keyword in node.keys() - _NOTES:
+        for keyword in (name for name in node if name not in _NOTES):
             value = node[keyword]
             rule = _rule(keyword, value, param)
             spent[rule.spends] += rule.price(value)
