@@ -155,6 +155,21 @@ def metrics_page() -> str:
     return "\n".join([*page, *(rows[name] for name in sorted(rows)), ""])
 
 
+def modules_page() -> str:
+    """Every module by what it promises."""
+    page = ["# Modules", "", WRITTEN]
+    package = ""
+    for path in _sources():
+        promise = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
+        if not promise:
+            continue
+        *packages, name = path.relative_to(Path(template.__file__).parents[1]).parts
+        if package != (package := "/".join(packages) or "tiffin"):
+            page += ["", f"## {package}", ""]
+        page.append(f"- **{name.removesuffix('.py')}**: {' '.join(promise.split())}")
+    return "\n".join([*page, ""])
+
+
 def http_page() -> str:
     """The OpenAPI document."""
     return document().decode() + "\n"
@@ -167,6 +182,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "events.md": events_page,
     "metrics.md": metrics_page,
+    "modules.md": modules_page,
     "openapi.json": http_page,
 }
 
