@@ -6,6 +6,7 @@ the error shape and what happens when a client leaves are here.
 """
 
 import asyncio
+import select
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
         self.receiving: WireExchange | None = None  # whose body is still coming
         self.head_bytes = 0
         self.in_head = True
+        self.declining = False  # a head that asks for another protocol has come
         self.expires = 0.0
         self.refusing = False
         self.discarded = 0
@@ -110,9 +112,8 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
                 self.expires = self.loop.time() + self.edge.header_timeout_s
             self.head_bytes += len(data)
         try:
-            self.parser.feed_data(data)
+            self.parse(data)
         except httptools.HttpParserUpgrade:
-            # Nothing to upgrade to: this request is served as it is, what follows isn't HTTP/1.1.
             self.refuse(InvalidRequest("no protocol to upgrade to"))
         except httptools.HttpParserError:
             if not self.refusing:
@@ -167,8 +168,16 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
             self.refuse_head()
             return
         parser = self.parser
+        if b"upgrade" in self.found and parser.should_upgrade():
+            self.declining = True
+            return
         exchange = WireExchange(
-            self, parser.get_method(), self.url, self.found, bool(parser.should_keep_alive())
+            self,
+            parser.get_method(),
+            self.url,
+            self.found,
+            bool(parser.should_keep_alive()),
+            parser.get_http_version() == "1.0",
         )
         self.receiving = exchange
         self.expires = self.loop.time() + self.edge.body_timeout_s
@@ -185,11 +194,36 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
             self.receiving.incoming.came(body)
 
     def on_message_complete(self) -> None:
+        if self.declining:
+            return
         exchange, self.receiving = self.receiving, None
         self.expires = 0.0
         self.in_head = True
         if exchange is not None:
             exchange.incoming.end()
+
+    def parse(self, data: bytes) -> None:
+        """Read the next bytes. A client that asks for another protocol is answered in this one.
+
+        The parser takes what follows such a head for that protocol, so a new one gets the head
+        again without the wish; Java's client sends bodies that way.
+        """
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self.declining:
+                    raise
+                data = self.plain_head() + data[upgrade.args[0] :]
+                self.declining = False
+                self.parser = httptools.HttpRequestParser(self)
+
+    def plain_head(self) -> bytes:
+        """The head that was just read, without the wish for another protocol."""
+        del self.found[b"upgrade"]
+        lines = b"".join([b"%b: %b\r\n" % pair for pair in self.found.items()])
+        return b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, lines)
 
     # What an exchange needs.
 
@@ -256,9 +290,18 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
         else:
             self.transport.close()
 
+    def hung_up(self) -> bool:
+        """Whether the client closed its side; while reading is paused the loop doesn't say so."""
+        if self.transport.is_closing():
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def sweep(self, now: float) -> None:
-        """Apply the timers of this connection."""
-        if self.stalled_at and now - self.stalled_at > self.edge.stall_timeout_s:
+        """Apply the timers of this connection; notice a leaving that nobody else could."""
+        stalled = self.stalled_at and now - self.stalled_at > self.edge.stall_timeout_s
+        if stalled or (self.flow.read_paused and self.hung_up()):
             self.transport.abort()
         elif not self.expires or now < self.expires or self.transport.is_closing():
             return

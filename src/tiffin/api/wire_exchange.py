@@ -73,10 +73,16 @@ class IncomingBody:
 
 
 class WireExchange:
-    """A request whose head has come. The body may still be coming when its handler starts."""
+    """A request whose head has come. The body may still be coming when its handler starts.
+
+    HEAD is GET to a handler, and what it says beside the head isn't sent. `old` says that the
+    client speaks HTTP/1.0: its answer ends with the connection.
+    """
 
     __slots__ = (
+        "_chunked",
         "_connection",
+        "_head_only",
         "begun",
         "complete",
         "gone",
@@ -96,12 +102,15 @@ class WireExchange:
         url: bytes,
         headers: dict[bytes, bytes],
         keep_alive: bool,
+        old: bool,
     ) -> None:
         self._connection = connection
-        self.method = method
-        self.path, _, self.query = url.partition(b"?")
+        self._head_only = method == b"HEAD"
+        self._chunked = not (old or self._head_only)
+        self.method = b"GET" if self._head_only else method
+        self.path, _, self.query = (url if url[:1] == b"/" else local(url)).partition(b"?")
         self.headers = headers
-        self.keep_alive = keep_alive
+        self.keep_alive = keep_alive and not old
         self.gone = False
         self.begun = False
         self.complete = False
@@ -115,6 +124,7 @@ class WireExchange:
         finally:
             if not self.complete:
                 self.abort()
+            self.task = None  # of one that was cancelled, the error would lead back here
 
     # What the handler uses.
 
@@ -129,27 +139,34 @@ class WireExchange:
             length = self.header(b"content-length")
             if length is not None and length.isdigit() and int(length) > limit:
                 raise too_large(limit)
-            if self.header(b"expect") == b"100-continue" and not incoming.size:
+            expected = self.header(b"expect")
+            if expected is not None and expected.lower() == b"100-continue" and not incoming.size:
                 self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return await incoming.read(limit)
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Answer whole."""
         head = self._head(status, headers)
+        shown = b"" if self._head_only else body
         self._connection.transport.write(
-            b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+            b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), shown)
         )
         self._end()
 
     def begin(self, status: int, headers: Headers) -> None:
         """Begin an answer whose length isn't known."""
+        if not self._chunked:
+            self.keep_alive = False
         head = self._head(status, headers)
-        self._connection.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
+        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
+        self._connection.transport.write(b"%b%b\r\n" % (head, framing))
 
     def write(self, data: bytes) -> None:
         """Send a part of a begun answer."""
-        if data:
+        if data and self._chunked:
             self._connection.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        elif not self._head_only:
+            self._connection.transport.write(data)
 
     async def drain(self) -> None:
         """Wait until the client has room for more."""
@@ -158,7 +175,8 @@ class WireExchange:
 
     def finish(self) -> None:
         """End a begun answer."""
-        self._connection.transport.write(b"0\r\n\r\n")
+        if self._chunked:
+            self._connection.transport.write(b"0\r\n\r\n")
         self._end()
 
     def abort(self) -> None:
@@ -192,3 +210,9 @@ class WireExchange:
 def too_large(limit: int) -> PayloadTooLarge:
     """The refusal of a body over `limit` bytes."""
     return PayloadTooLarge(f"the body is over the limit of {limit} bytes; send less at once")
+
+
+def local(url: bytes) -> bytes:
+    """A request's target from its path on: clients that think of us as a proxy write all of it."""
+    path = url.partition(b"://")[2].partition(b"/")
+    return b"".join(path[1:]) or url

@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
+from tests.polling import eventually
 from tiffin.api.http import Edge
 from tiffin.api.server import EdgeServer
+from tiffin.api.wire_exchange import WireExchange
 from tiffin.errors import TiffinError
 from tiffin.ports.exchange import Exchange, Headers
 
@@ -21,11 +24,21 @@ class Site:
 
     def __init__(self) -> None:
         self.seen: list[tuple[bytes, bytes]] = []
+        self.methods: list[bytes] = []
+        self.paths: list[bytes] = []
         self.left = asyncio.Event()
         self.held = asyncio.Event()
         self.open = asyncio.Event()
 
     async def __call__(self, exchange: Exchange) -> None:
+        self.methods.append(exchange.method)
+        self.paths.append(exchange.path)
+        if exchange.path == b"/stream":
+            exchange.begin(200, [])
+            for part in (b"one", b"two"):
+                exchange.write(part)
+            exchange.finish()
+            return
         if exchange.path == b"/hold":
             self.held.set()
             try:
@@ -37,14 +50,7 @@ class Site:
             exchange.respond(401, [], b"no")
             return
         if exchange.path == b"/flood":
-            exchange.begin(200, [])
-            try:
-                while True:
-                    exchange.write(b"x" * 65_536)
-                    await exchange.drain()
-            except asyncio.CancelledError:
-                self.left.set()
-                raise
+            await self.flood(exchange)
         if exchange.path == b"/broken":
             raise RuntimeError("a handler's own fault")
         try:
@@ -54,6 +60,16 @@ class Site:
             return
         self.seen.append((exchange.path, body))
         exchange.respond(200, [], body)
+
+    async def flood(self, exchange: Exchange) -> None:
+        exchange.begin(200, [])
+        try:
+            while True:
+                exchange.write(b"x" * 65_536)
+                await exchange.drain()
+        except asyncio.CancelledError:
+            self.left.set()
+            raise
 
 
 def answer_error(error: TiffinError) -> tuple[int, Headers, bytes]:
@@ -97,7 +113,7 @@ async def running(site: Site, **limits: float) -> AsyncIterator["Server"]:
     server = EdgeServer(edge, close_within_s=1)
     sock = socket.create_server(("127.0.0.1", 0))
     task = asyncio.create_task(server.run_on(sock))
-    started = Server(server, sock.getsockname()[1])
+    started = Server(site, sock.getsockname()[1])
     try:
         yield started
     finally:
@@ -109,8 +125,8 @@ async def running(site: Site, **limits: float) -> AsyncIterator["Server"]:
 
 
 class Server:
-    def __init__(self, server: EdgeServer, port: int) -> None:
-        self.server = server
+    def __init__(self, site: Site, port: int) -> None:
+        self.site = site
         self.port = port
         self.clients: list[Client] = []
 
@@ -314,14 +330,103 @@ async def test_a_broken_handler_cuts_the_connection_instead_of_hanging() -> None
         assert await client.closed()
 
 
-async def test_an_upgrade_is_declined_by_serving_the_request_as_it_is() -> None:
+UPGRADE = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+
+
+@pytest.mark.parametrize("cut", [0, 30, 150, 152], ids=lambda cut: f"cut at {cut}")
+@pytest.mark.parametrize(
+    "framed",
+    [b"content-length: 2\r\n\r\nok", b"transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"],
+    ids=["length", "chunks"],
+)
+async def test_an_upgrade_is_declined_by_serving_the_request_as_it_is(
+    framed: bytes, cut: int
+) -> None:
     async with running(Site()) as server:
         client = await server.connect()
-        await client.send(
-            POST + b"connection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\nok"
-        )
+        request = POST + UPGRADE + framed
+        for _ in range(2):
+            await client.send(request[:cut])
+            await asyncio.sleep(0)
+            await client.send(request[cut:])
+            assert await client.status() == 200
+            assert client.body == b"ok"
+
+
+async def test_a_tunnel_is_refused() -> None:
+    async with running(Site()) as server:
+        client = await server.connect()
+        await client.send(b"CONNECT t:80 HTTP/1.1\r\nhost: t\r\nupgrade: h2c\r\n\r\n")
         assert await client.status() in (200, 400)
         assert await client.closed()
+
+
+async def test_head_is_get_without_what_it_says() -> None:
+    async with running(Site()) as server:
+        client = await server.connect()
+        for path in (b"/early", b"/stream"):
+            await client.send(b"HEAD %b HTTP/1.1\r\nhost: t\r\n\r\n" % path)
+            head = await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), 10)
+            assert head.startswith((b"HTTP/1.1 401", b"HTTP/1.1 200"))
+        assert await client.closed()
+        assert server.site.methods == [b"GET", b"GET"]
+
+
+async def test_an_old_client_gets_no_chunks_and_the_end_of_the_connection() -> None:
+    async with running(Site()) as server:
+        client = await server.connect()
+        await client.send(b"GET /stream HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+        answer = await asyncio.wait_for(client.reader.read(), 10)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert body == b"onetwo"
+        assert b"transfer-encoding" not in head
+        assert b"connection: close" in head
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"http://t/early?a=b", b"/early"),
+        (b"http://t:80/a//b", b"/a//b"),
+        (b"http://t", b"http://t"),
+        (b"*", b"*"),
+    ],
+)
+async def test_the_path_is_found_in_every_form_of_a_target(target: bytes, path: bytes) -> None:
+    async with running(Site()) as server:
+        client = await server.connect()
+        await client.send(b"GET %b HTTP/1.1\r\nhost: t\r\n\r\n" % target)
+        await client.status()
+        assert server.site.paths == [path]
+
+
+async def test_a_client_that_leaves_with_requests_waiting_cancels_the_running_one() -> None:
+    site = Site()
+    async with running(site) as server:
+        client = await server.connect()
+        hold = b"POST /hold HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n"
+        await client.send(hold * 2)
+        await asyncio.wait_for(site.held.wait(), 5)
+        client.writer.close()
+        await asyncio.wait_for(site.left.wait(), 5)
+
+
+async def test_an_exchange_that_was_left_leaves_nothing_to_the_collector() -> None:
+    site = Site()
+    async with running(site) as server:
+        client = await server.connect()
+        gc.collect()
+        gc.disable()
+        try:
+            await client.send(b"POST /hold HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n")
+            await asyncio.wait_for(site.held.wait(), 5)
+            client.writer.close()
+            await asyncio.wait_for(site.left.wait(), 5)
+            await eventually(
+                lambda: not any(isinstance(one, WireExchange) for one in gc.get_objects())
+            )
+        finally:
+            gc.enable()
 
 
 async def test_connections_over_the_limit_are_refused() -> None:
