@@ -10,7 +10,7 @@ from types import TracebackType
 from tiffin.dialects.openai.answer_text import answer_text
 from tiffin.dialects.openai.errors import error_from_reply
 from tiffin.dialects.openai.requests import encode
-from tiffin.dialects.openai.usage import StreamScanner, usage_of_whole
+from tiffin.dialects.openai.usage import StreamScanner, read_whole
 from tiffin.errors import RunFailed, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
 from tiffin.gateway.guard.policy import Guards
@@ -137,7 +137,9 @@ class Attempts:
         if run.streaming:
             return await self._until_content(target, reply)
         body = await reply.read_all(MAX_ANSWER_BYTES)
-        account.usage = usage_of_whole(body)
+        account.usage = read_whole(
+            body, chosen=run.kind in ("chat", "completion"), trusted=target.kind != "remote"
+        )
         self._guard_out(body)
         return Answer(target, body, reply, None)
 

@@ -265,3 +265,49 @@ async def test_interim_answers_are_passed_over() -> None:
     async with upstream(script) as backend, backend.start(call()) as reply:
         assert reply.status == 200
         assert await reply.read_all(10) == b"{}"
+
+
+@pytest.mark.parametrize("extra", [OK, b"HTTP/1.1 500 No\r\n\r\n", b"more", b"\r\n" + OK])
+async def test_what_comes_after_an_answer_is_no_part_of_it(extra: bytes) -> None:
+    connections = 0
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await head(reader)
+        writer.write(OK + extra)
+        await reader.read()
+
+    async with upstream(script) as backend:
+        for _ in range(2):
+            async with backend.start(call()) as reply:
+                assert (reply.status, await reply.read_all(100)) == (200, b"{}")
+        assert connections == 2
+
+
+async def test_the_kind_of_an_answer_is_told_in_letters_of_any_case() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await head(reader)
+        writer.write(STREAM.replace(b"text/event-stream", b"Text/Event-Stream; charset=UTF-8"))
+        await reader.read()
+
+    async with upstream(script) as backend, backend.start(call()) as reply:
+        assert reply.streaming
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        *(("3", 3.0), ("0.5", 0.5), ("-1", 0.0), ("nan", 0.0), ("1e999", float("inf"))),
+        *(("Wed, 21 Oct 2026 07:28:00 GMT", None), ("\xb2", None)),
+    ],
+)
+async def test_when_to_come_again_is_read_or_left(said: str, meant: float | None) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await head(reader)
+        again = b"retry-after: %b\r\n" % said.encode("latin-1")
+        writer.write(b"HTTP/1.1 429 No\r\n%bcontent-length: 0\r\n\r\n" % again)
+        await reader.read()
+
+    async with upstream(script) as backend, backend.start(call()) as reply:
+        assert reply.retry_after == meant

@@ -84,7 +84,11 @@ def test_pace_and_money_are_two_kinds_of_429() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "whole", "milliseconds"),
-    [(0.0, b"1", b"1"), (0.25, b"1", b"250"), (1.001, b"2", b"1001"), (60.0, b"60", b"60000")],
+    [
+        *((0.0, b"1", b"1"), (0.25, b"1", b"250"), (1.001, b"2", b"1001")),
+        *((60.0, b"60", b"60000"), (1e300, b"86400", b"86400000")),
+        (float("inf"), b"86400", b"86400000"),
+    ],
 )
 def test_when_to_try_again(seconds: float, whole: bytes, milliseconds: bytes) -> None:
     assert error_headers(RateLimited("slow", retry_after=seconds)) == [

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from tiffin.dialects.openai.chat_replies import ChatStream, ChatWhole, Tools
 from tiffin.dialects.openai.replies import DONE, Head, Reply
 from tiffin.dialects.openai.text_replies import TextStream, TextWhole
-from tiffin.dialects.openai.usage import StreamScanner, usage_of_whole
+from tiffin.dialects.openai.usage import StreamScanner, read_whole
 from tiffin.ports.text_runtime import Delta, TokenLogprob
 from tiffin.types.usage import Usage
 
@@ -91,7 +91,7 @@ def test_the_gateway_reads_from_a_stream_what_was_put_in(reply: Reply) -> None:
 def test_the_gateway_reads_usage_from_a_whole_answer() -> None:
     reply = ChatWhole(HEAD, 1, Tools())
     reply.piece(0, Delta(finish="stop"))
-    assert usage_of_whole(reply.end(USAGE)) == USAGE
+    assert read_whole(reply.end(USAGE), chosen=True) == USAGE
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiffin.dialects.openai.errors import error_body
-from tiffin.dialects.openai.usage import MAX_EVENT_BYTES, StreamScanner, usage_of_whole
+from tiffin.dialects.openai.usage import MAX_EVENT_BYTES, StreamScanner, read_whole
 from tiffin.errors import Overloaded, UpstreamFailed
 from tiffin.types.usage import Usage
 
@@ -63,7 +63,7 @@ def test_a_replicas_usage_has_its_times() -> None:
     )
     scanner, _ = scan(event({"choices": [], "usage": told}))
     assert scanner.usage == expected
-    assert usage_of_whole(json.dumps({"choices": [], "usage": told}).encode()) == expected
+    assert read_whole(json.dumps({"choices": [1], "usage": told}).encode(), chosen=True) == expected
 
 
 def test_the_usage_event_is_left_out_where_it_was_not_asked_for() -> None:
@@ -186,12 +186,31 @@ def test_usage_that_makes_no_sense_is_not_taken(usage: Any) -> None:
     assert not scanner.usage.measured
     assert scanner.done
     assert out.endswith(DONE)
-    assert usage_of_whole(json.dumps({"usage": usage}).encode()) == Usage(measured=False)
+    assert read_whole(json.dumps({"usage": usage}).encode(), chosen=False) == Usage(measured=False)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"usage":null}', b"\xff", b'{"usage":'])
+@pytest.mark.parametrize("body", [b"{}", b'{"usage":null}', b'{"tokens":[1],"error": null}'])
 def test_a_whole_answer_without_usage(body: bytes) -> None:
-    assert usage_of_whole(body) == Usage(measured=False)
+    assert read_whole(body, chosen=False) == Usage(measured=False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"[]", b"null", b"\xff", b'{"usage":', b"<html>", b'{"choices":[{}]} {}'),
+        *(b"{}", b'{"choices":[]}', b'{"choices":null}', b'{"choices":{}}'),
+        *(b'{"error":"no"}', b'{"choices":[{}],"error":{"message":"quota"}}'),
+    ],
+    ids=repr,
+)
+def test_what_is_no_whole_answer_is_refused(body: bytes) -> None:
+    with pytest.raises(UpstreamFailed):
+        read_whole(body, chosen=True)
+
+
+def test_a_replicas_error_in_place_of_an_answer_comes_through() -> None:
+    with pytest.raises(Overloaded):
+        read_whole(error_body(Overloaded("full")), chosen=True, trusted=True)
 
 
 def test_an_error_event_is_kept_back_with_all_that_follows() -> None:

@@ -20,6 +20,7 @@ from tiffin.ports.backend import Call
 SWEEP_S = 0.1
 PAUSE_OVER_BYTES = 262_144
 MAX_HEAD_BYTES = 65_536
+FRAMING = (b"content-length", b"transfer-encoding")
 # A kept-alive connection that the other side had already closed fails this soon after sending.
 STALE_WITHIN_S = 0.25
 
@@ -295,13 +296,16 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
 
     def expire(self, now: float) -> None:
         """A timer ran out: the deadline's, or this phase's."""
-        limits = self._pool.timeouts
         if now > self._deadline:
             self._fail(DeadlineExceeded("the deadline passed while waiting for the model"))
         elif not self._head_done:
-            self._fail(UpstreamUnavailable(f"no answer within {limits.first_byte_s:g} s"))
+            self._fail(
+                UpstreamUnavailable(f"no answer within {self._pool.timeouts.first_byte_s:g} s")
+            )
         else:
-            self._fail(UpstreamFailed(f"nothing came for {limits.between_bytes_s:g} s"))
+            self._fail(
+                UpstreamFailed(f"nothing came for {self._pool.timeouts.between_bytes_s:g} s")
+            )
 
     async def _wait(self) -> None:
         waiter = self._waiter = self._loop.create_future()
@@ -366,27 +370,27 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
 
     # What the parser calls.
 
+    def on_message_begin(self) -> None:
+        if self._complete:
+            raise UpstreamFailed("more came than one answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head_done:
             return  # trailers
         size = len(name)
         if size == 12 and name.lower() == b"content-type":
             self.content_type = value
-        elif (size == 14 and name.lower() == b"content-length") or (
-            size == 17 and name.lower() == b"transfer-encoding"
-        ):
+        elif size in (14, 17) and name.lower() in FRAMING:
             self._length_known = True
         elif size == 11 and name.lower() == b"retry-after":
-            try:
+            with contextlib.suppress(ValueError):
                 self.retry_after = max(0.0, float(value))
-            except ValueError:
-                self.retry_after = None
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status >= 200:
             self.status = status
-            self.streaming = self.content_type.startswith(b"text/event-stream")
+            self.streaming = self.content_type[:17].lower() == b"text/event-stream"
             self._head_done = True
 
     def on_body(self, data: bytes) -> None:

@@ -25,6 +25,8 @@ from tiffin.ports.exchange import Headers
 MAX_MESSAGE = 2_000
 # When to come again where another try may help and nobody knows when.
 SOON_S = 1.0
+# More than anybody means; an upstream may say anything.
+MAX_RETRY_S = 86_400.0
 # What an upstream that isn't ours says may repeat a request, so less of it is passed on.
 MAX_FOREIGN_MESSAGE = 300
 
@@ -120,7 +122,7 @@ def error_headers(error: TiffinError) -> list[tuple[bytes, bytes]]:
         if not error.retryable:
             return []
         seconds = SOON_S
-    seconds = max(0.0, seconds)
+    seconds = min(max(0.0, seconds), MAX_RETRY_S)
     return [
         (b"retry-after", b"%d" % max(1, ceil(seconds))),
         (b"retry-after-ms", b"%d" % max(1, ceil(seconds * 1000))),

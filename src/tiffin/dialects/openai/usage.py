@@ -59,22 +59,40 @@ class _Chunk(msgspec.Struct, gc=False):
     error: Any = None
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _Whole(msgspec.Struct, gc=False):
-    usage: _Usage | None = None
+    choices: list[msgspec.Raw] | None = None
+    usage: msgspec.Raw = _NULL
+    error: msgspec.Raw = _NULL
 
 
 _CHUNKS = msgspec.json.Decoder(_Chunk)
 _WHOLES = msgspec.json.Decoder(_Whole)
+_USAGES = msgspec.json.Decoder(_Usage | None)
 _beside_content = attrgetter(*(name for name in _Delta.__struct_fields__ if name != "content"))
 
 
-def usage_of_whole(body: bytes) -> Usage:
-    """What a whole reply reports; zeros that are not `measured` where it doesn't."""
+def read_whole(body: bytes, *, chosen: bool, trusted: bool = False) -> Usage:
+    """What a whole answer reports; zeros that are not `measured` where it doesn't.
+
+    Raises `UpstreamFailed` where it is no answer, with `chosen` also where nothing was chosen; and
+    the error that it says it is, as `StreamScanner` has it.
+    """
     try:
-        told = _WHOLES.decode(body).usage
-    except msgspec.DecodeError:
-        told = None
-    return Usage(measured=False) if told is None else _usage(told)
+        told = _WHOLES.decode(body)
+    except msgspec.DecodeError as error:
+        raise UpstreamFailed("the answer is none of the dialect's") from error
+    if told.error != _NULL:
+        raise error_from_event(body, trusted=trusted)
+    if chosen and not told.choices:
+        raise UpstreamFailed("the answer has no choices")
+    try:
+        usage = _USAGES.decode(told.usage)
+    except msgspec.ValidationError:
+        usage = None
+    return Usage(measured=False) if usage is None else _usage(usage)
 
 
 class StreamScanner:
