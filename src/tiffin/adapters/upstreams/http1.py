@@ -296,16 +296,13 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
 
     def expire(self, now: float) -> None:
         """A timer ran out: the deadline's, or this phase's."""
+        limits = self._pool.timeouts
         if now > self._deadline:
             self._fail(DeadlineExceeded("the deadline passed while waiting for the model"))
         elif not self._head_done:
-            self._fail(
-                UpstreamUnavailable(f"no answer within {self._pool.timeouts.first_byte_s:g} s")
-            )
+            self._fail(UpstreamUnavailable(f"no answer within {limits.first_byte_s:g} s"))
         else:
-            self._fail(
-                UpstreamFailed(f"nothing came for {self._pool.timeouts.between_bytes_s:g} s")
-            )
+            self._fail(UpstreamFailed(f"nothing came for {limits.between_bytes_s:g} s"))
 
     async def _wait(self) -> None:
         waiter = self._waiter = self._loop.create_future()
