@@ -30,14 +30,14 @@ class IncomingBody:
         self.size = 0
         self.ended = False
 
-    async def read(self, limit: int) -> bytes:
-        """All of it, once it is there."""
+    async def over(self, limit: int) -> None:
+        """Wait until it is whole, can't be had, or is over `limit` bytes."""
         while not self.ended and self._error is None and self.size <= limit:
-            waiter = self._waiter = self._connection.loop.create_future()
-            try:
-                await waiter
-            finally:
-                self._waiter = None
+            self._waiter = self._connection.loop.create_future()
+            await self._waiter
+
+    def whole(self, limit: int) -> bytes:
+        """All of it, once it is there; raises what kept it from being."""
         if self._error is not None:
             raise self._error
         if self.size > limit:
@@ -142,7 +142,8 @@ class WireExchange:
             expected = self.header(b"expect")
             if expected is not None and expected.lower() == b"100-continue" and not incoming.size:
                 self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return await incoming.read(limit)
+            await incoming.over(limit)
+        return incoming.whole(limit)
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Answer whole."""

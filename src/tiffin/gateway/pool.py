@@ -14,6 +14,7 @@ from tiffin.types.snapshot import Snapshot, Target
 READY_PATH = b"/v2/health/ready"
 PROBE_EVERY_S = 0.2
 PROBE_TIMEOUT_S = 2.0
+FAILED_RETRY_S = 30.0
 
 
 class ClosableBackend(Backend, Protocol):
@@ -35,10 +36,14 @@ class Station:
         self.running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def check(self) -> None:
+    def check(self, explain: Callable[[Target], str]) -> None:
         """Raise what keeps this target from answering, if anything does."""
         if not self.ready:
             name = self.target.model
+            if reason := explain(self.target):
+                raise NoHealthyReplica(
+                    f"the model '{name}' can't run: {reason}", retry_after=FAILED_RETRY_S
+                )
             if self.loaded:
                 raise NoHealthyReplica(
                     f"the replica of '{name}' is down and being replaced", retry_after=2.0
@@ -49,11 +54,15 @@ class Station:
         """A place taken and the call sent, as a context; leaving it stops the call."""
         return Visit(self, call)
 
-    async def take(self, deadline: float) -> None:
-        """Take a place, waiting in order where all are taken."""
+    def took(self) -> bool:
+        """Take a place if one is free and nobody waits for it."""
         if self.running < self.target.max_concurrency and not self._waiting:
             self.running += 1
-            return
+            return True
+        return False
+
+    async def wait(self, deadline: float) -> None:
+        """Wait in order for a place; raises `Overloaded` where too many do already."""
         if len(self._waiting) >= self.target.queue:
             raise Overloaded(
                 f"'{self.target.model}' has {self.running} calls running and"
@@ -99,7 +108,8 @@ class Visit:
         self._exchange: AbstractAsyncContextManager[Reply] | None = None
 
     async def __aenter__(self) -> Reply:
-        await self._station.take(self._call.deadline)
+        if not self._station.took():
+            await self._station.wait(self._call.deadline)
         try:
             exchange = self._station.backend.start(self._call)
             reply = await exchange.__aenter__()
@@ -122,10 +132,18 @@ class Visit:
 
 
 class Pool:
-    """Stations by target; `adopt` follows the snapshot, `probe` follows the replicas' health."""
+    """Stations by target; `adopt` follows the snapshot, `probe` follows the replicas' health.
 
-    def __init__(self, connect: Callable[[Target], ClosableBackend]) -> None:
+    `explain` says why a replica can't run, as far as is known; it is asked where one isn't ready.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[Target], ClosableBackend],
+        explain: Callable[[Target], str] = lambda target: "",
+    ) -> None:
         self._connect = connect
+        self._explain = explain
         self._stations: dict[Target, Station] = {}
         self._broken: dict[Target, str] = {}
 
@@ -154,11 +172,11 @@ class Pool:
             if target.state == "failed" or target in self._broken:
                 reason = self._broken.get(target, target.reason)
                 raise NoHealthyReplica(
-                    f"the model '{target.model}' can't run: {reason}", retry_after=30.0
+                    f"the model '{target.model}' can't run: {reason}", retry_after=FAILED_RETRY_S
                 )
             reason = f" ({target.reason})" if target.reason else ""
             raise Loading(f"the model '{target.model}' is being fetched{reason}", retry_after=5.0)
-        station.check()
+        station.check(self._explain)
         return station
 
     async def probe_for_ever(self) -> None:

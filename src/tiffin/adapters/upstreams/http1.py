@@ -247,7 +247,7 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
         while not self._head_done:
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            await self._next()
         return self
 
     async def read(self) -> bytes:
@@ -257,7 +257,7 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
                 raise self._error
             if self._complete:
                 return b""
-            await self._wait()
+            await self._next()
         pieces = self._pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
@@ -304,12 +304,10 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
         else:
             self._fail(UpstreamFailed(f"nothing came for {limits.between_bytes_s:g} s"))
 
-    async def _wait(self) -> None:
+    def _next(self) -> asyncio.Future[None]:
+        """What is awaited until something has come or broken."""
         waiter = self._waiter = self._loop.create_future()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
+        return waiter
 
     def _wake(self) -> None:
         waiter = self._waiter
