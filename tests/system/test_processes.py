@@ -282,7 +282,8 @@ def test_a_model_that_cant_load_harms_no_other(serve: Serve) -> None:
     assert broken is not None
     assert "upside down" in broken.reason
     answer = server.chat("broken")
-    assert answer.status_code >= 500
+    assert answer.status_code == 503
+    assert "upside down" in answer.json()["error"]["message"]
     assert server.chat("echo").status_code == 200
 
 

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import uvloop
 
 from tiffin.adapters.upstreams.http1 import Endpoint, Http1Backend, Timeouts
@@ -22,6 +23,7 @@ from tiffin.app.clock import SystemClock
 from tiffin.app.edges import public_edge
 from tiffin.app.polled_file import PolledFile
 from tiffin.config.secrets import read_secret
+from tiffin.control.fleet.status import State, Status
 from tiffin.errors import Unavailable
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
@@ -32,7 +34,7 @@ from tiffin.gateway.walk import Stages, Walk
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
 from tiffin.telemetry.metrics import Meter
-from tiffin.types.paths import DataFolder, sockets
+from tiffin.types.paths import DataFolder, replica_name, sockets
 from tiffin.types.snapshot import Snapshot, Target
 
 SNAPSHOT_EVERY_S = 0.1
@@ -55,7 +57,7 @@ class Gateway:
         self.pinned: Snapshot | None = None
         self.admission = Admission(self.clock, boot.server.max_in_flight)
         self.guards = Guards()
-        self.pool = Pool(connect)
+        self.pool = Pool(connect, self._why_down)
         self.control = Http1Backend(
             Endpoint(authority=b"control", path=str(sockets(self.data.run) / "control.sock"))
         )
@@ -137,6 +139,17 @@ class Gateway:
             self.guards.adopt(fresh)
             self.pool.adopt(fresh)
             self.pinned = fresh
+
+    def _why_down(self, target: Target) -> str:
+        """Why the supervisor says that a target's replica ended; empty while it runs or starts."""
+        try:
+            told = (self.data.run / "status.json").read_bytes()
+            processes = msgspec.json.decode(told, type=Status).processes
+        except (OSError, msgspec.MsgspecError):
+            return ""
+        name = replica_name(target.model, target.revision)
+        ended = (State.FAILED, State.WAITING)
+        return next((p.reason for p in processes if p.name == name and p.state in ended), "")
 
     def _measure(self) -> None:
         self.journal.retry()

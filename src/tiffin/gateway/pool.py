@@ -38,17 +38,16 @@ class Station:
 
     def check(self, explain: Callable[[Target], str]) -> None:
         """Raise what keeps this target from answering, if anything does."""
-        if not self.ready:
-            name = self.target.model
-            if reason := explain(self.target):
-                raise NoHealthyReplica(
-                    f"the model '{name}' can't run: {reason}", retry_after=FAILED_RETRY_S
-                )
-            if self.loaded:
-                raise NoHealthyReplica(
-                    f"the replica of '{name}' is down and being replaced", retry_after=2.0
-                )
-            raise Loading(f"the model '{name}' is being loaded", retry_after=2.0)
+        if self.ready:
+            return
+        name, again = self.target.model, 2.0 if self.loaded else FAILED_RETRY_S
+        if reason := explain(self.target):
+            raise NoHealthyReplica(f"the model '{name}' doesn't run: {reason}", retry_after=again)
+        if self.loaded:
+            raise NoHealthyReplica(
+                f"the replica of '{name}' is down and being replaced", retry_after=2.0
+            )
+        raise Loading(f"the model '{name}' is being loaded", retry_after=2.0)
 
     def visit(self, call: Call) -> "Visit":
         """A place taken and the call sent, as a context; leaving it stops the call."""
@@ -134,7 +133,7 @@ class Visit:
 class Pool:
     """Stations by target; `adopt` follows the snapshot, `probe` follows the replicas' health.
 
-    `explain` says why a replica can't run, as far as is known; it is asked where one isn't ready.
+    `explain` says why a replica doesn't run, as far as is known; it is asked where one isn't ready.
     """
 
     def __init__(

@@ -185,6 +185,18 @@ async def test_a_model_that_is_fetched_or_failed_says_so() -> None:
         pool.station(failed)
 
 
+async def test_a_replica_that_cant_start_says_why() -> None:
+    reasons = ["", "the file is cut off"]
+    pool = Pool(lambda _: FakeBackend(), lambda wanted: reasons.pop(0))
+    local = target(kind="llamacpp", socket="/s")
+    pool.adopt(snapshot(local))
+    with pytest.raises(Loading):
+        pool.station(local)
+    with pytest.raises(NoHealthyReplica, match="cut off") as refusal:
+        pool.station(local)
+    assert refusal.value.retry_after == 30.0
+
+
 async def test_a_target_whose_key_cant_be_read_fails_alone() -> None:
     def connect(wanted: Target) -> FakeBackend:
         if wanted.model == "keyless":
