@@ -19,6 +19,8 @@ from tiffin.errors import SchemaViolation
 MAX_NODES: Final = 2000
 MAX_DEPTH: Final = 32
 MAX_VALUES: Final = 2000
+# All that may come next must fit in a row of the engine's parser, which fails on some 450.
+MAX_OPTIONAL: Final = 300
 MAX_ITEMS: Final = 10_000
 MAX_LENGTH: Final = 100_000
 MAX_PATTERN_BYTES: Final = 2000
@@ -148,6 +150,8 @@ def _check(schema: Schema, param: str) -> None:
         if depth > MAX_DEPTH:
             _refuse(param, f"it is nested over {MAX_DEPTH} deep")
         spent["schemas"] += 1
+        if _optional(node) > MAX_OPTIONAL:
+            _refuse(param, f"an object has over {MAX_OPTIONAL} properties that aren't required")
         for keyword in (name for name in node if name not in _NOTES):
             value = node[keyword]
             rule = _rule(keyword, value, param)
@@ -156,6 +160,14 @@ def _check(schema: Schema, param: str) -> None:
         for what, most in _BUDGET.items():
             if spent[what] > most:
                 _refuse(param, f"it has over {most} {what}")
+
+
+def _optional(node: Schema) -> int:
+    """How many properties an object may have or not, wherever they have the right form."""
+    properties, required = node.get("properties"), node.get("required", [])
+    if not (isinstance(properties, dict) and _is_names(required)):
+        return 0
+    return len(properties.keys() - set(required))
 
 
 def _rule(keyword: str, value: Any, param: str) -> "_Rule":

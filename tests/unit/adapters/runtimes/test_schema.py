@@ -31,6 +31,9 @@ def nested(depth: int) -> Schema:
     return schema
 
 
+NAMES = [f"p{n}" for n in range(500)]
+
+
 @pytest.mark.parametrize(
     ("schema", "word"),
     [
@@ -83,6 +86,7 @@ def test_what_cannot_be_enforced_is_refused_by_name(schema: Schema, word: str) -
         pytest.param({"type": "integer", "maximum": 10**400}, id="a huge number"),
         pytest.param({"enum": [f"v{n}" for n in range(100_000)]}, id="many values"),
         pytest.param({"properties": {f"p{n}": {} for n in range(100_000)}}, id="many properties"),
+        pytest.param({"properties": {f"p{n}": {} for n in range(500)}}, id="many that may come"),
         pytest.param({"anyOf": [{"type": "array", "maxItems": 900}] * 900}, id="many arrays"),
         pytest.param(nested(500), id="deep"),
         pytest.param(
@@ -108,6 +112,12 @@ def test_hostile_schemas_are_refused_fast(schema: Schema) -> None:
     [
         pytest.param({"type": "object"}, '{"a": [1, {"b": null}]}', '[{"a": 1}]', id="object"),
         pytest.param({"type": "object"}, "{}", '{"a": 1', id="cut off"),
+        pytest.param(
+            {"properties": {name: {} for name in NAMES}, "required": NAMES} | {"type": "object"},
+            "{%s}" % ", ".join(f'"{name}": 1' for name in NAMES),
+            "{}",
+            id="many that must come",
+        ),
         pytest.param({"enum": ["x", 1]}, "1", '"y"', id="enum"),
         pytest.param({"const": {"a": "é😀"}}, '{"a": "é😀"}', '{"a": "e"}', id="characters"),
         pytest.param({"type": "string", "pattern": "^a+$"}, '"aa"', '"ab"', id="pattern"),
