@@ -112,7 +112,7 @@ class Ingest:
             await self._accounts.absorb(paired(Batch(epoch, position), stretch.events))
             self._lines.add((), len(stretch.events))
             count += len(stretch.events)
-        if whole and path.stat().st_size > offset:
+        if whole and journal.rest(path, offset):
             self._torn.add()
         return count
 

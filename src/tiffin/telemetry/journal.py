@@ -1,12 +1,15 @@
 """The account journal: what one process writes before and after each request, line by line.
 
-A line is `<crc32 of the JSON as 8 hex digits> <JSON of an event>\\n`, appended by one `write`, so
-that it survives the process's death at any moment (not the machine's: nothing is synced). Files of
-an epoch are `<epoch>.<number of the segment>.journal` beside `<epoch>.lock`, which is held for the
-writer's life. A line that couldn't be written whole is cut off by `~` and a newline.
+A line is `<crc32 of the JSON as 8 hex digits> <JSON of an event>\n`. It is stored into a file that
+was given its blocks before and is mapped into memory: that costs no system call, can't fail, and
+outlives the process's death at any moment (not the machine's: nothing is synced). Files of an epoch
+are `<epoch>.<number of the segment>.journal` beside `<epoch>.lock`, which is held for the writer's
+life. A newline is stored after its line, so who reads behind the writer sees whole lines; what
+follows the last one is zeros.
 """
 
 import contextlib
+import mmap
 import os
 import struct
 import time
@@ -14,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -23,27 +26,63 @@ from tiffin.errors import JournalUnavailable
 from tiffin.telemetry import epochs
 from tiffin.telemetry.events import Closed, Event, Opened
 
-SUFFIX = ".journal"
-LOCK_SUFFIX = ".lock"
-MAX_SEGMENT_BYTES = 64 << 20
-MAX_TOTAL_BYTES = 1 << 30
+SUFFIX: Final = ".journal"
+LOCK_SUFFIX: Final = ".lock"
+SEGMENT_BYTES: Final = 4 << 20
+MAX_TOTAL_BYTES: Final = 1 << 30
 
-_CUT = b"~\n"
-_MARK = b"~"
-_HEADROOM_BYTES = 1 << 20
-_LOOK_S = 0.1
-_SENSELESS = (ValueError, struct.error, msgspec.MsgspecError)
+_LOOK_S: Final = 0.1
+_NEWLINE: Final = 10
+_SENSELESS = (ValueError, msgspec.DecodeError)
 
-Write = Callable[[int, bytes], int]
 E = TypeVar("E")
+Allocate = Callable[[int, int, int], None]
+
+
+class Segment:
+    """One file of a journal, with all its blocks from the beginning; raises `OSError` without."""
+
+    def __init__(self, path: Path, size: int, allocate: Allocate) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            allocate(self._fd, 0, size)
+            self._memory = mmap.mmap(self._fd, size)
+        except OSError:
+            os.close(self._fd)
+            path.unlink(missing_ok=True)
+            raise
+        self._size = size
+        self._used = 0
+
+    def room(self) -> int:
+        """Bytes that are left."""
+        return self._size - self._used
+
+    def store(self, line: bytes, keep: int) -> bool:
+        """Append a line and its newline where at least `keep` bytes stay free after it."""
+        start = self._used
+        end = start + len(line)
+        if end + 1 + keep > self._size:
+            return False
+        self._memory[start:end] = line
+        self._memory[end] = _NEWLINE
+        self._used = end + 1
+        return True
+
+    def end(self) -> None:
+        """Give back the blocks that weren't used; nothing may be stored after."""
+        self._memory.close()
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, self._used)
+        os.close(self._fd)
 
 
 class Journal:
     """One process's journal. Use it from one thread; call `retry` a few times a second.
 
-    Openings are refused while they can't be written, or while all journals of the folder together
-    have reached `max_total_bytes`. Closings are never refused: they wait in memory, no more of them
-    than there are open accounts, until they can be written.
+    Openings are refused while there is no room for them and their closings, or while all journals
+    of the folder together have reached `max_total_bytes`. Closings are never refused: where there
+    is no room they wait in memory, no more of them than there are open accounts.
     """
 
     def __init__(
@@ -51,24 +90,24 @@ class Journal:
         folder: Path,
         epoch: str,
         *,
-        max_segment_bytes: int = MAX_SEGMENT_BYTES,
+        segment_bytes: int = SEGMENT_BYTES,
         max_total_bytes: int = MAX_TOTAL_BYTES,
-        write: Write = os.write,
+        allocate: Allocate = os.posix_fallocate,
     ) -> None:
         self._folder = folder
         self._epoch = epoch
-        self._segment_bytes = min(max_segment_bytes, max(max_total_bytes // 4, 1))
+        self._segment_bytes = min(segment_bytes, max(max_total_bytes // 4, 1))
+        # What openings leave free, so that closings find room when the disk has none.
+        self._reserve = self._segment_bytes // 4
         self._total_bytes = max_total_bytes
-        self._write = write
+        self._allocate = allocate
         self._encode = msgspec.json.Encoder().encode
         self._pending: deque[bytes] = deque()
-        self._lock = self._fd = -1
-        self._segment = 0
-        self._size = 0
-        self._turn_at = 0
-        self._torn = False
+        self._lock = -1
+        self._segment: Segment | None = None
+        self._number = 0
         self._fault = "not begun"
-        self._looked = 0.0
+        self._look_at = self._blocks_at = 0.0
         self._mend()
 
     @property
@@ -90,7 +129,7 @@ class Journal:
         """Write the opening, or raise `JournalUnavailable`: then the account doesn't exist."""
         if self._fault or self._pending:
             self.retry()
-        if self._fault or not self._append(self._line(event)):
+        if self._fault or self._pending or not self._opened(self._line(event)):
             raise JournalUnavailable(
                 f"accounts can't be written ({self._fault}), so no work is taken", retry_after=1.0
             )
@@ -98,108 +137,90 @@ class Journal:
     def close(self, event: Closed) -> None:
         """Write the closing, now or as soon as it can be; never raises."""
         line = self._line(event)
-        if self._pending or self._fd < 0:
-            self._pending.append(line)
-            self.retry()
-        elif not self._append(line):
+        if self._pending or not self._closed(line):
             self._pending.append(line)
 
     def retry(self) -> None:
         """Try again what failed: waiting closings first, then whether openings can be taken."""
-        if self._fd >= 0:
-            while self._pending and self._append(self._pending[0]):
-                self._pending.popleft()
+        while self._pending and self._closed(self._pending[0]):
+            self._pending.popleft()
         if self._fault:
             self._mend()
 
     def shut(self) -> None:
         """Write what waits, if it can be, and let go of the lock; nothing may be written after."""
+        self._look_at = self._blocks_at = 0.0
         self.retry()
-        for fd in (self._fd, self._lock):
-            if fd >= 0:
-                os.close(fd)
-        self._fd = self._lock = -1
+        if self._segment is not None:
+            self._segment.end()
+            self._segment = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
         self._fault = "shut"
-        self._looked = float("inf")  # so that it is never mended
+        self._look_at = float("inf")  # so that it is never mended
 
     def _line(self, event: Event) -> bytes:
         body = self._encode(event)
-        return b"%08x %b\n" % (crc32(body), body)
+        return b"%08x %b" % (crc32(body), body)
 
-    def _append(self, line: bytes) -> bool:
-        if self._torn:
-            line = _CUT + line
+    def _opened(self, line: bytes) -> bool:
+        segment = self._segment
+        if segment is not None and segment.store(line, self._reserve):
+            return True
+        self._look_at = 0.0
+        self._mend()
+        return not self._fault and self._segment is not None and self._segment.store(line, 0)
+
+    def _closed(self, line: bytes) -> bool:
+        segment = self._segment
+        if segment is not None and segment.store(line, 0):
+            return True
+        if self._lock < 0 or time.monotonic() < self._blocks_at:
+            return False
         try:
-            written = self._write(self._fd, line)
+            return self._begin_segment().store(line, 0)
         except OSError as cause:
             self._fail(cause)
             return False
-        self._size += written
-        if written != len(line):
-            self._fail("the disk took only a part of a line")
-            return False
-        self._torn = False
-        if self._size >= self._turn_at:
-            self._turn()
-        return True
-
-    def _fail(self, cause: OSError | str) -> None:
-        self._fault = cause if isinstance(cause, str) else cause.strerror or type(cause).__name__
-        self._torn = True
-
-    def _turn(self) -> None:
-        """Go on in a new segment when this one is long, and look at what all journals come to."""
-        self._turn_at = self._size + _HEADROOM_BYTES
-        # Where that can't be done now (too many open files), the old segment goes on taking lines.
-        with contextlib.suppress(OSError):
-            if self._size >= self._segment_bytes:
-                self._begin_segment()
-            self._weigh()
-
-    def _begin_segment(self) -> None:
-        path = segment_path(self._folder, self._epoch, self._segment + 1)
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd, self._size, self._torn = fd, 0, False
-        self._segment += 1
-
-    def _weigh(self) -> None:
-        """Compare all journals with the bound; say at which size of the segment to look again."""
-        total = total_bytes(self._folder)
-        room = self._total_bytes - total
-        if room <= 0:
-            self._fault = f"{total} bytes of journals wait for control, the bound is reached"
-        self._turn_at = self._size + max(min(room, _HEADROOM_BYTES), 1)
-        if self._size < self._segment_bytes:
-            self._turn_at = min(self._turn_at, self._segment_bytes)
 
     def _mend(self) -> None:
-        """Clear the fault where its cause is gone; looks no more than ten times a second."""
+        """Make room for openings and clear the fault; looks no more than ten times a second."""
         now = time.monotonic()
-        if now - self._looked < _LOOK_S:
+        if now < self._look_at:
             return
-        self._looked = now
+        self._look_at = now + _LOOK_S
         try:
-            self._probe()
+            self._fault = self._make_room()
         except OSError as cause:
-            self._fault = cause.strerror or type(cause).__name__
+            self._fail(cause)
 
-    def _probe(self) -> None:
+    def _fail(self, cause: OSError) -> None:
+        self._fault = cause.strerror or type(cause).__name__
+        self._blocks_at = time.monotonic() + _LOOK_S
+
+    def _make_room(self) -> str:
+        """Why there is no room for openings, or empty."""
         if self._lock < 0:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = epochs.hold(self._folder / (self._epoch + LOCK_SUFFIX))
-        if self._fd < 0:
-            self._segment = max(segments(self._folder).get(self._epoch, []), default=0)
-            self._begin_segment()
-        if self._torn and not self._append(b""):
-            return
-        disk = os.fstatvfs(self._fd)
-        if disk.f_bavail * disk.f_frsize < _HEADROOM_BYTES:
-            self._fault = "the disk is full"
-            return
-        self._fault = ""
-        self._weigh()
+            self._number = max(segments(self._folder).get(self._epoch, []), default=0)
+        if self._segment is not None and self._segment.room() > 2 * self._reserve:
+            return ""
+        total = total_bytes(self._folder)
+        if total + self._segment_bytes > self._total_bytes:
+            return f"{total} bytes of journals wait for control, the bound is reached"
+        self._begin_segment()
+        return ""
+
+    def _begin_segment(self) -> Segment:
+        path = segment_path(self._folder, self._epoch, self._number + 1)
+        fresh = Segment(path, self._segment_bytes, self._allocate)
+        if self._segment is not None:
+            self._segment.end()
+        self._segment = fresh
+        self._number += 1
+        return fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +260,13 @@ def total_bytes(folder: Path) -> int:
     return total
 
 
+def rest(path: Path, offset: int) -> int:
+    """How many bytes there are from an offset on, zeros at the end not counted."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        return len(file.read().rstrip(b"\0"))
+
+
 def read(
     path: Path, offset: int, decode: Callable[[bytes], E], max_bytes: int = 4 << 20
 ) -> Stretch[E]:
@@ -250,7 +278,7 @@ def read(
     """
     with path.open("rb") as file:
         file.seek(offset)
-        chunk = file.read(max_bytes)
+        chunk = file.read(max_bytes).rstrip(b"\0")
     end = chunk.rfind(b"\n") + 1
     if not end:
         # No line of ours is that long: garbage, passed over piece by piece.
@@ -280,7 +308,7 @@ def _sound(lines: list[bytes], decode: Callable[[bytes], E]) -> list[E] | None:
 
 
 def _salvage(lines: list[bytes], decode: Callable[[bytes], E]) -> tuple[list[E], int]:
-    """The events of the lines that are sound, and how many others were no mere marks."""
+    """The events of the lines that are sound, and how many others there were."""
     events: list[E] = []
     torn = 0
     for line in lines:
@@ -291,5 +319,5 @@ def _salvage(lines: list[bytes], decode: Callable[[bytes], E]) -> tuple[list[E],
                 continue
         except _SENSELESS:
             pass
-        torn += line != _MARK
+        torn += 1
     return events, torn

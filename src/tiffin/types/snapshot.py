@@ -45,7 +45,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One model that a plan can try: a local replica (`socket`) or an upstream (`url`).
 
     `state` is `ready-to-run`, `fetching` or `failed`; `reason` says why it isn't ready to run.

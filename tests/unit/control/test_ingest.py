@@ -81,7 +81,7 @@ class Site:
     def journal(self, writer: int) -> Journal:
         if writer not in self.journals:
             self.epochs[writer] = epoch = f"ep_{writer}_{len(self.ends)}"
-            self.journals[writer] = Journal(self.folder / "journal", epoch, max_segment_bytes=600)
+            self.journals[writer] = Journal(self.folder / "journal", epoch, segment_bytes=1000)
         return self.journals[writer]
 
     def open(self, writer: int) -> None:
