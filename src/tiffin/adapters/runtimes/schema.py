@@ -150,6 +150,9 @@ def _check(schema: Schema, param: str) -> None:
         if depth > MAX_DEPTH:
             _refuse(param, f"it is nested over {MAX_DEPTH} deep")
         spent["schemas"] += 1
+        if node.get("properties") and node.get("patternProperties"):
+            # The library asks of a named property only what its name says.
+            _refuse(param, "'patternProperties' beside 'properties' is not supported")
         if _optional(node) > MAX_OPTIONAL:
             _refuse(param, f"an object has over {MAX_OPTIONAL} properties that aren't required")
         for keyword in (name for name in node if name not in _NOTES):
