@@ -96,7 +96,7 @@ class Fetching:
                 await self._fetch(artifact)
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S if self._again else None):
+                async with asyncio.timeout(LOOK_EVERY_S):
                     await self._wake.wait()
 
     def _look(self) -> None:
@@ -107,8 +107,12 @@ class Fetching:
         now = self._clock.monotonic()
         for artifact in self._wanted:
             due = self._again.get(artifact.model, 0.0) <= now
-            if artifact.sha256 not in self._present and due:
+            if due and not self._is_here(artifact):
                 yield artifact
+
+    def _is_here(self, artifact: Artifact) -> bool:
+        # What was here may have gone since; who runs it goes on, so that it stays in `_present`.
+        return artifact.sha256 in self._present and self._store.find(artifact.sha256) is not None
 
     async def _fetch(self, artifact: Artifact) -> None:
         self._stop = stop = threading.Event()

@@ -168,6 +168,18 @@ async def test_a_failure_holds_nobody_up_and_is_tried_again(bench: Bench) -> Non
     assert bench.fetching.shelf.failed == {}
 
 
+async def test_what_has_gone_since_is_fetched_again_while_its_model_stays_published(
+    bench: Bench,
+) -> None:
+    bench.fetching.want(models(one=1))
+    async with bench.running():
+        await eventually(lambda: bench.fetching.shelf.present)
+        bench.shop.here.clear()
+        await eventually(lambda: len(bench.shop.asked) == 2)
+        await eventually(lambda: bench.shop.here)
+        assert bench.fetching.shelf.present == bench.shop.here
+
+
 async def test_what_is_no_longer_wanted_stops(bench: Bench) -> None:
     bench.shop.open.clear()
     async with bench.running():

@@ -23,12 +23,18 @@ LOCK_POLL_S = 0.1
 
 
 def verify(path: Path, sha256: str) -> None:
-    """Raise unless the file's bytes have this digest; reads the whole file, so in a thread."""
+    """Raise unless the file's bytes have this digest; reads the whole file, so in a thread.
+
+    One that the store keeps under a digest which it no longer has is deleted, to be fetched again:
+    the disk rotted, or somebody wrote to the file that it was linked to.
+    """
     try:
         got, size = _digest(path)
     except OSError as failure:
         raise ArtifactUnavailable(f"{path} can't be read: {failure.strerror}") from failure
     if got != sha256:
+        if path.name == sha256:
+            path.unlink(missing_ok=True)
         raise DigestMismatch(f"{path} has sha256 {got} ({size} bytes), expected {sha256}")
 
 

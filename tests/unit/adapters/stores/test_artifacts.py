@@ -59,6 +59,18 @@ def test_verify_names_both_digests(tmp_path: Path) -> None:
         verify(tmp_path / "absent", ONE.sha256)
 
 
+def test_verify_deletes_what_the_store_keeps_under_a_wrong_name(tmp_path: Path) -> None:
+    linked, kept = tmp_path / "weights", tmp_path / ONE.sha256
+    linked.write_bytes(CONTENT)
+    kept.hardlink_to(linked)
+    verify(kept, ONE.sha256)
+    linked.write_bytes(b"other weights")
+    with pytest.raises(DigestMismatch):
+        verify(kept, ONE.sha256)
+    assert not kept.exists()
+    assert linked.read_bytes() == b"other weights"
+
+
 def test_only_one_holds_a_digest_and_a_waiter_can_leave(store: LocalArtifactStore) -> None:
     stop = threading.Event()
     with store.claim(ONE, stop):
