@@ -9,7 +9,7 @@ import asyncio
 import select
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -28,6 +28,7 @@ from tiffin.errors import (
     TiffinError,
 )
 from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.outbox import DirectOutbox, Outbox
 
 SWEEP_S = 0.25
 PIPELINE_LIMIT = 32
@@ -55,6 +56,7 @@ class Edge:
     body_timeout_s: float = 30.0
     keep_alive_s: float = 75.0
     stall_timeout_s: float = 60.0
+    outbox: Outbox = field(default_factory=DirectOutbox)
 
 
 class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the names
@@ -135,6 +137,7 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
 
     def shutdown(self) -> None:
         """The server stops: an idle connection closes now, a busy one after its answer."""
+        self.edge.outbox.flush()
         if self.exchange is None:
             self.transport.close()
         else:
@@ -227,6 +230,11 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
 
     # What an exchange needs.
 
+    def send(self, data: bytes) -> None:
+        """Send at once, after what still waits for the end of the turn."""
+        self.edge.outbox.flush()
+        self.transport.write(data)
+
     def begin(self, exchange: WireExchange) -> None:
         """Start the handler's task for this exchange."""
         self.exchange = exchange
@@ -271,7 +279,7 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
             return
         if self.exchange is None:
             code, headers, body = self.edge.answer_error(error)
-            self.transport.write(response(status or code, [*headers, CLOSE], body))
+            self.send(response(status or code, [*headers, CLOSE], body))
             self.linger()
         else:  # an answer is under way: nothing may be put into the middle of it
             self.exchange.keep_alive = False

@@ -141,7 +141,7 @@ class WireExchange:
                 raise too_large(limit)
             expected = self.header(b"expect")
             if expected is not None and expected.lower() == b"100-continue" and not incoming.size:
-                self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
             await incoming.over(limit)
         return incoming.whole(limit)
 
@@ -149,9 +149,11 @@ class WireExchange:
         """Answer whole."""
         head = self._head(status, headers)
         shown = b"" if self._head_only else body
-        self._connection.transport.write(
-            b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), shown)
-        )
+        data = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), shown)
+        if self.keep_alive:
+            self._connection.edge.outbox.write(self._connection.transport, data)
+        else:
+            self._connection.send(data)
         self._end()
 
     def begin(self, status: int, headers: Headers) -> None:
@@ -160,14 +162,14 @@ class WireExchange:
             self.keep_alive = False
         head = self._head(status, headers)
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
-        self._connection.transport.write(b"%b%b\r\n" % (head, framing))
+        self._connection.send(b"%b%b\r\n" % (head, framing))
 
     def write(self, data: bytes) -> None:
         """Send a part of a begun answer."""
         if data and self._chunked:
-            self._connection.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
         elif not self._head_only:
-            self._connection.transport.write(data)
+            self._connection.send(data)
 
     async def drain(self) -> None:
         """Wait until the client has room for more."""
@@ -177,13 +179,14 @@ class WireExchange:
     def finish(self) -> None:
         """End a begun answer."""
         if self._chunked:
-            self._connection.transport.write(b"0\r\n\r\n")
+            self._connection.send(b"0\r\n\r\n")
         self._end()
 
     def abort(self) -> None:
         """Cut the connection, after what was written is sent."""
         self.complete = True
         self.keep_alive = False
+        self._connection.edge.outbox.flush()
         self._connection.transport.close()
 
     # What the connection calls.

@@ -7,6 +7,7 @@ from pathlib import Path
 from tiffin.api.http import Edge, Handler
 from tiffin.config.schema import Server
 from tiffin.dialects.openai.errors import error_response
+from tiffin.ports.outbox import DirectOutbox, Outbox
 
 # The gateway's idle connections are its own to close.
 KEEP_ALIVE_S = 86_400.0
@@ -21,9 +22,10 @@ def listen(path: Path) -> socket.socket:
     return sock
 
 
-def public_edge(handler: Handler, server: Server) -> Edge:
+def public_edge(handler: Handler, server: Server, outbox: Outbox | None = None) -> Edge:
     """The edge of the public port."""
     return Edge(
+        outbox=outbox or DirectOutbox(),
         handler=handler,
         answer_error=error_response,
         max_body_bytes=server.max_body_bytes,

@@ -7,6 +7,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from tiffin.api.server import EdgeServer
 from tiffin.app.boot import Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
 from tiffin.app.edges import public_edge
+from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.polled_file import PolledFile
 from tiffin.config.secrets import read_secret
 from tiffin.control.fleet.status import State, Status
@@ -31,6 +33,7 @@ from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.walk import Stages, Walk
+from tiffin.ports.outbox import Outbox
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
 from tiffin.telemetry.metrics import Meter
@@ -57,7 +60,8 @@ class Gateway:
         self.pinned: Snapshot | None = None
         self.admission = Admission(self.clock, boot.server.max_in_flight)
         self.guards = Guards()
-        self.pool = Pool(connect, self._why_down)
+        self.outbox = LoopOutbox(asyncio.get_running_loop())
+        self.pool = Pool(partial(connect, outbox=self.outbox), self._why_down)
         self.control = Http1Backend(
             Endpoint(authority=b"control", path=str(sockets(self.data.run) / "control.sock"))
         )
@@ -100,13 +104,15 @@ class Gateway:
         for chore in chores:
             chore.cancel()
         await asyncio.gather(*chores, return_exceptions=True)
+        self.outbox.flush()
         self._measure()
         self.journal.shut()
         self.meter.close()
 
     def _edge(self) -> Edge:
         server = self.boot.server
-        accounts = Accounts(self.journal, self.meter, self.clock)
+        closings = ClosingsAfterAnswers(self.journal, self.outbox)
+        accounts = Accounts(closings, self.meter, self.clock)
         walk = Walk(
             Stages(
                 snapshot=self.snapshot,
@@ -131,7 +137,7 @@ class Gateway:
             open_metrics=is_loopback(server.host),
             max_body_bytes=server.max_body_bytes,
         )
-        return public_edge(PublicSite(walk, desk), server)
+        return public_edge(PublicSite(walk, desk), server, self.outbox)
 
     def _follow_snapshot(self) -> None:
         fresh = self.published.changed()
@@ -186,10 +192,11 @@ class Gateway:
         self.server.stop()
 
 
-def connect(target: Target) -> Http1Backend:
+def connect(target: Target, outbox: Outbox) -> Http1Backend:
     """The backend of a target: a replica's socket, or an upstream over TCP with its key."""
     if target.kind != "remote":
-        return Http1Backend(Endpoint(authority=b"replica", path=target.socket))
+        endpoint = Endpoint(authority=b"replica", path=target.socket)
+        return Http1Backend(endpoint, outbox=outbox)
     url = urlsplit(target.url)
     secure = url.scheme == "https"
     headers = b"accept: application/json, text/event-stream\r\n"
@@ -210,6 +217,7 @@ def connect(target: Target) -> Http1Backend:
             first_byte_s=target.first_byte_timeout_s,
             between_bytes_s=target.between_bytes_timeout_s,
         ),
+        outbox=outbox,
     )
 
 

@@ -17,7 +17,7 @@ from tiffin.ports.clock import Clock
 from tiffin.telemetry import epochs, journal
 from tiffin.telemetry.metrics import Meter
 
-CHUNK_BYTES = 2 << 20
+CHUNK_BYTES = 1 << 20
 
 
 class Ingest:

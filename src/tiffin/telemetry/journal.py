@@ -33,7 +33,7 @@ MAX_TOTAL_BYTES: Final = 1 << 30
 
 _LOOK_S: Final = 0.1
 _NEWLINE: Final = 10
-_SENSELESS = (ValueError, msgspec.DecodeError)
+_SENSELESS = (ValueError, struct.error, msgspec.DecodeError)
 
 E = TypeVar("E")
 Allocate = Callable[[int, int, int], None]
@@ -278,11 +278,12 @@ def read(
     """
     with path.open("rb") as file:
         file.seek(offset)
-        chunk = file.read(max_bytes).rstrip(b"\0")
+        chunk = file.read(max_bytes)
     end = chunk.rfind(b"\n") + 1
     if not end:
-        # No line of ours is that long: garbage, passed over piece by piece.
-        too_long = len(chunk) == max_bytes
+        # No line of ours is that long: garbage, passed over piece by piece. Nor does one begin
+        # with zero: from there on nothing was stored yet.
+        too_long = len(chunk) == max_bytes and not chunk.startswith(b"\0")
         return Stretch([], offset + len(chunk) if too_long else offset, int(too_long))
     lines = chunk[: end - 1].split(b"\n")
     events = _sound(lines, decode)

@@ -140,6 +140,7 @@ def _refuse(param: str, reason: str) -> NoReturn:
 def _check(schema: Schema, param: str) -> None:
     """Raise `SchemaViolation` for a keyword that isn't enforced and for what has no bound."""
     spent: Counter[str] = Counter()
+    patterned = merged = False
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -150,9 +151,10 @@ def _check(schema: Schema, param: str) -> None:
         if depth > MAX_DEPTH:
             _refuse(param, f"it is nested over {MAX_DEPTH} deep")
         spent["schemas"] += 1
-        if node.get("properties") and node.get("patternProperties"):
-            # The library asks of a named property only what its name says.
-            _refuse(param, "'patternProperties' beside 'properties' is not supported")
+        patterned |= bool(node.get("patternProperties"))
+        merged |= _merges(node)
+        if patterned and merged:
+            _refuse(param, "'patternProperties' beside other demands on an object isn't supported")
         if _optional(node) > MAX_OPTIONAL:
             _refuse(param, f"an object has over {MAX_OPTIONAL} properties that aren't required")
         for keyword in (name for name in node if name not in _NOTES):
@@ -163,6 +165,17 @@ def _check(schema: Schema, param: str) -> None:
         for what, most in _BUDGET.items():
             if spent[what] > most:
                 _refuse(param, f"it has over {most} {what}")
+
+
+def _merges(node: Schema) -> bool:
+    """Whether several demands meet on one object: then the library forgets those of patterns."""
+    own = node.keys() - _NOTES - {"$defs", "definitions"}
+    meets = own & {"anyOf", "oneOf", "$ref"}
+    return "allOf" in own or bool(meets and len(own) > 1) or _names_and_matches(node)
+
+
+def _names_and_matches(node: Schema) -> bool:
+    return bool(node.get("properties") and node.get("patternProperties"))
 
 
 def _optional(node: Schema) -> int:

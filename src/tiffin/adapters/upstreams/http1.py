@@ -16,6 +16,7 @@ import httptools
 
 from tiffin.errors import DeadlineExceeded, TiffinError, UpstreamFailed, UpstreamUnavailable
 from tiffin.ports.backend import Call
+from tiffin.ports.outbox import DirectOutbox, Outbox
 
 SWEEP_S = 0.1
 PAUSE_OVER_BYTES = 262_144
@@ -55,9 +56,15 @@ class Http1Backend:
     """A pool of connections to one endpoint; satisfies `ports.backend.Backend`."""
 
     def __init__(
-        self, endpoint: Endpoint, timeouts: Timeouts | None = None, *, max_idle: int = 256
+        self,
+        endpoint: Endpoint,
+        timeouts: Timeouts | None = None,
+        *,
+        max_idle: int = 256,
+        outbox: Outbox | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self.outbox: Outbox = outbox or DirectOutbox()
         self.timeouts = timeouts or Timeouts()
         self.max_idle = max_idle
         self.idle: deque[_Connection] = deque()
@@ -243,7 +250,7 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
         self._reset(deadline)
         self.expires = min(deadline, self._loop.time() + self._pool.timeouts.first_byte_s)
         self._pool.active.add(self)
-        self.transport.write(data)
+        self._pool.outbox.write(self.transport, data)
         while not self._head_done:
             if self._error is not None:
                 raise self._error

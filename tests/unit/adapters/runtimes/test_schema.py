@@ -66,6 +66,16 @@ NAMES = [f"p{n}" for n in range(500)]
             "beside",
             id="named and matched",
         ),
+        pytest.param(
+            {"allOf": [{"patternProperties": {"^a": {"type": "integer"}}}, {"type": "object"}]},
+            "beside",
+            id="merged and matched",
+        ),
+        pytest.param(
+            {"patternProperties": {"^a": {"type": "integer"}}, "anyOf": [{"type": "object"}]},
+            "beside",
+            id="chosen and matched",
+        ),
         pytest.param({"type": "integer", "minimum": 5, "maximum": 2}, "", id="unsatisfiable"),
         pytest.param({"type": "integer", "minimum": "5"}, "minimum", id="minimum as text"),
         pytest.param({"type": "integer", "minimum": True}, "minimum", id="minimum as boolean"),
