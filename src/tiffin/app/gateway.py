@@ -168,7 +168,13 @@ class Gateway:
             chore()
 
     async def _beat(self) -> None:
-        progress = ProgressFile(self.data.run / f"{self.boot.name}.progress")
+        path = self.data.run / f"{self.boot.name}.progress"
+        while True:
+            try:
+                progress = ProgressFile(path)
+                break
+            except OSError:  # the disk is full: requests are told so until it isn't
+                await asyncio.sleep(HEARTBEAT_EVERY_S)
         progress.phase(Phase.READY)
         try:
             while True:

@@ -8,6 +8,7 @@ import contextlib
 import mmap
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -37,15 +38,21 @@ class Progress:
 
 
 class ProgressFile:
-    """The writer: a fresh file for this process's life, removed by `close`."""
+    """The writer: a fresh file for this process's life, removed by `close`; raises `OSError`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, *, allocate: Callable[[int, int, int], None] = os.posix_fallocate
+    ) -> None:
         self._path = path
         path.unlink(missing_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            os.ftruncate(fd, SIZE)
+            # Storing into a file that got no block, on a full disk, ends the process.
+            allocate(fd, 0, SIZE)
             self._memory = mmap.mmap(fd, SIZE)
+        except OSError:
+            path.unlink()
+            raise
         finally:
             os.close(fd)
         self._numbers = memoryview(self._memory).cast("Q")

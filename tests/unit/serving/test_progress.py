@@ -1,7 +1,10 @@
 """Counters that another process reads while this one is busy."""
 
+import errno
 import stat
 from pathlib import Path
+
+import pytest
 
 from tiffin.serving.progress import SIZE, Phase, Progress, ProgressFile, read_progress
 
@@ -45,3 +48,12 @@ def test_no_file_or_half_a_file_reads_as_nothing(tmp_path: Path) -> None:
     assert read_progress(tmp_path / "none") == Progress()
     (tmp_path / "half").write_bytes(b"\1" * 8)
     assert read_progress(tmp_path / "half") == Progress()
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    def full(fd: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        ProgressFile(tmp_path / "r.progress", allocate=full)
+    assert list(tmp_path.iterdir()) == []
