@@ -32,7 +32,8 @@ MAX_GUARDED_BYTES = 8_388_608
 class Run:
     """A request on its way: what every attempt at it needs. `deadline` is the loop's clock.
 
-    `keep_usage` says that the client asked for its stream's usage event.
+    `keep_usage` says that the client asked for its stream's usage event; `canonical` is the
+    request's canonical spelling, under the name that the client asked for.
     """
 
     kind: str
@@ -44,6 +45,13 @@ class Run:
     streaming: bool
     keep_usage: bool
     deadline: float
+    canonical: bytes = b""
+
+    def body(self, model: str) -> bytes:
+        """What a target that calls the model by this name is sent."""
+        if self.canonical and not self.streaming and model == self.request.model:
+            return self.canonical
+        return encode(self.request, model=model)
 
 
 @dataclass(slots=True)
@@ -117,7 +125,7 @@ class Attempts:
         station = self._pool.station(target)
         call = Call(
             path=run.path.removeprefix(b"/v1") if target.kind == "remote" else run.path,
-            body=encode(run.request, model=target.upstream_model or target.model),
+            body=run.body(target.upstream_model or target.model),
             headers=self._headers(target),
             deadline=run.deadline,
         )

@@ -8,7 +8,7 @@ from types import TracebackType
 import structlog
 
 from tiffin.dialects.openai.parameters import unsupported_by
-from tiffin.dialects.openai.requests import decode
+from tiffin.dialects.openai.requests import read
 from tiffin.dialects.openai.validate import validate
 from tiffin.errors import Draining, InvalidRequest, TiffinError
 from tiffin.gateway.account import Account, Accounts
@@ -81,12 +81,14 @@ class Walk:
             named = (b"x-request-id", account.id.encode())
             delivery = Delivery(exchange, account, [named, *permit.headers()])
             with answering_errors(delivery):
-                request = decode(operation.kind, await exchange.body(stages.max_body_bytes))
+                body = await exchange.body(stages.max_body_bytes)
+                request, canonical = read(operation.kind, body)
                 plan = route(request.model, principal, snapshot)
                 account.model = plan.name
                 validate(request, unsupported=unsupported_by(plan.targets))
                 stages.guards.check_input(plan.guard, request)
                 run = self._run(exchange, operation, request, plan, principal, account)
+                run.canonical = canonical
                 with stages.cache.look_up(run, delivery) as found:
                     if not found:
                         async with self._attempts(run, account) as answer:

@@ -44,7 +44,12 @@ _STRING_OR_OPENING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]',
 
 
 def decode(kind: str, body: bytes) -> TextRequest:
-    """The request of this kind that `body` spells.
+    """The request of this kind that `body` spells; raises what `read` does."""
+    return read(kind, body)[0]
+
+
+def read(kind: str, body: bytes) -> tuple[TextRequest, bytes]:
+    """The request of this kind that `body` spells, and its canonical spelling.
 
     Raises `MalformedBody`, `SchemaViolation` or `UnknownParameter` with the parameter's path.
     """
@@ -61,7 +66,7 @@ def decode(kind: str, body: bytes) -> TextRequest:
         raise malformed(error, body) from None
     except RecursionError:
         raise MalformedBody("the body is nested too deeply") from None
-    return request
+    return request, canonical
 
 
 def encode(request: TextRequest, *, model: str) -> bytes:
@@ -69,8 +74,6 @@ def encode(request: TextRequest, *, model: str) -> bytes:
     if isinstance(request, ChatRequest | CompletionRequest) and request.stream:
         streamed = msgspec.structs.replace(request, model=model, stream_options=_WITH_USAGE)
         return _ENCODER.encode(streamed)
-    if request.model == model:
-        return _ENCODER.encode(request)
     return _ENCODER.encode(msgspec.structs.replace(request, model=model))
 
 
