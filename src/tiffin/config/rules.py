@@ -93,7 +93,8 @@ def _sources(sources: Sequence[str], where: str) -> Iterator[Problem]:
 def _url(url: str, where: str) -> Iterator[Problem]:
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        whole = all("!" <= letter <= "~" for letter in url)  # as it goes into a request's head
+        usable = whole and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         yield Problem(where, "expected an address such as https://api.example.com/v1")
         return
