@@ -171,11 +171,8 @@ def _merges(node: Schema) -> bool:
     """Whether several demands meet on one object: then the library forgets those of patterns."""
     own = node.keys() - _NOTES - {"$defs", "definitions"}
     meets = own & {"anyOf", "oneOf", "$ref"}
-    return "allOf" in own or bool(meets and len(own) > 1) or _names_and_matches(node)
-
-
-def _names_and_matches(node: Schema) -> bool:
-    return bool(node.get("properties") and node.get("patternProperties"))
+    named_and_matched = node.get("properties") and node.get("patternProperties")
+    return "allOf" in own or bool(meets and len(own) > 1) or bool(named_and_matched)
 
 
 def _optional(node: Schema) -> int:
