@@ -128,7 +128,7 @@ class AdminApi:
 
     async def _apply(self, exchange: Exchange) -> None:
         text = await exchange.body(MAX_CONFIG_BYTES)
-        if (exchange.header(b"content-type") or b"").startswith(b"application/json"):
+        if text.lstrip()[:1] == b"{":  # as JSON does and TOML can't
             text = _toml_of(text)
         applied = self._desk.apply(text)
         log.info("configuration applied", by=_who(exchange), number=applied.number)
@@ -160,7 +160,7 @@ def query_of(text: bytes) -> Query:
             raise UnknownParameter(f"there is no parameter '{name}'; there are {known}", param=name)
     for name, least, most in (("limit", 1, MAX_ENTRIES), ("before", 0, 2**62)):
         value = given.get(name, "1")
-        if not (value.isdecimal() and least <= int(value[:20]) <= most):
+        if not (value.isascii() and value.isdecimal() and least <= int(value[:20]) <= most):
             raise SchemaViolation(f"'{name}' is a number from {least} to {most}", param=name)
     return msgspec.convert(given, Query, strict=False)
 

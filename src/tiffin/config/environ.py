@@ -96,5 +96,5 @@ def _literal(text: str) -> Any:
     """A TOML value, or the text itself where it is none."""
     try:
         return tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return text

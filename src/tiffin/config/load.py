@@ -58,7 +58,7 @@ def load_text(
     except UnicodeDecodeError as cause:
         line = text.count(b"\n", 0, cause.start) + 1
         raise ConfigInvalid(f"not UTF-8 in line {line}", where=source) from cause
-    except tomllib.TOMLDecodeError as cause:
+    except ValueError as cause:  # TOML's own error, or Python's of a number with too many digits
         last = text.rstrip().count(b"\n") + 1
         reason = str(cause).replace("at end of document", f"at line {last}, the last")
         raise ConfigInvalid(f"not TOML: {reason}", where=source) from cause

@@ -11,6 +11,8 @@ from msgspec import inspect
 from tiffin.config.schema import Config
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# In no path, address or name; a line break would be the one place to smuggle a header in.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,9 @@ def shown(value: Any) -> str:
         return "a list"
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = f'"{value}"' if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        value = f'"{_CONTROL.sub(lambda found: f"<{ord(found[0]):02x}>", value)}"'
+    text = str(value)
     return text if len(text) <= 60 else text[:56] + "…"
 
 
@@ -184,6 +188,8 @@ def _bounds(kind: inspect.IntType | inspect.FloatType) -> str:
 
 
 def _well_formed(kind: inspect.StrType, value: str) -> bool:
+    if _CONTROL.search(value):
+        return False
     if kind.pattern is not None and not re.fullmatch(kind.pattern, value):
         return False
     return len(value) >= (kind.min_length or 0)

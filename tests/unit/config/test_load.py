@@ -44,6 +44,8 @@ def test_a_file_is_typed(tmp_path: Path) -> None:
         ("[server]\nzzz=1", "server.zzz", "known are"),
         ("[server]\nport='x'", "server.port", 'found "x", expected an integer from 0 up to 65535'),
         ("[server]\nport=true", "server.port", "found true"),
+        ('[server]\ndata="/a\\u0000b"', "server.data", 'found "/a<00>b", expected a text'),
+        ('[server]\nhost="h\\nx"', "server.host", 'found "h<0a>x"'),
         ("[server]\nport=70000", "server.port", "found 70000"),
         ("[server]\ndrain_s=-1", "server.drain_s", "found -1"),
         ("[server]\nkeep_alive_s=nan", "server.keep_alive_s", "found nan"),
@@ -85,10 +87,11 @@ def test_every_problem_is_told_at_once() -> None:
         (b"a = 1\nb = = 2\n", "at line 2"),
         (b"a = 1\nb =", "at line 2, the last"),
         (b"[server]\nport = 1\nport = 2\n", "at line 3"),
+        (b"[server]\nport = " + b"9" * 5000, "4300 digits"),
         (b"a = 1\nb = '\xff'\n", "not UTF-8 in line 2"),
         (b"a = " + b"[" * 5000, "nested too deeply"),
     ],
-    ids=["syntax", "end", "duplicate", "encoding", "depth"],
+    ids=["syntax", "end", "duplicate", "digits", "encoding", "depth"],
 )
 def test_what_is_not_toml_is_named_by_its_line(text: bytes, words: str) -> None:
     with pytest.raises(ConfigInvalid, match=words):
