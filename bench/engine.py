@@ -208,7 +208,7 @@ def main() -> None:
         file = Path(folder) / "tiffin.toml"
         file.write_text(config(options.gguf.resolve(), data, options.port))
         process = subprocess.Popen(
-            [sys.executable, "-m", "tiffin.cli.main", "serve", "--config", str(file)],
+            [str(Path(sys.executable).with_name("tiffin")), "serve", "--config", str(file)],
             stdout=subprocess.DEVNULL,
         )
         try:

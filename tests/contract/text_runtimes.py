@@ -12,7 +12,8 @@ import msgspec
 from tests.real_models import model_file
 from tiffin.adapters.runtimes.engine import IDLE_CONNECTIONS
 from tiffin.adapters.runtimes.llamacpp import LlamacppRuntime
-from tiffin.adapters.upstreams.http1 import Endpoint, Http1Backend
+from tiffin.adapters.upstreams.endpoint import Endpoint
+from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.config.schema import EchoModel, LlamacppModel
 from tiffin.ports.backend import Call
 from tiffin.ports.text_runtime import Capabilities, Delta, Prompt, TextRuntime

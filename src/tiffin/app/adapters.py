@@ -42,7 +42,8 @@ def llamacpp(deployment: Deployment) -> TextRuntime:
     """llama.cpp with its own socket beside the replica's; call it where a loop runs."""
     from tiffin.adapters.runtimes.engine import IDLE_CONNECTIONS
     from tiffin.adapters.runtimes.llamacpp import LlamacppRuntime
-    from tiffin.adapters.upstreams.http1 import Endpoint, Http1Backend
+    from tiffin.adapters.upstreams.endpoint import Endpoint
+    from tiffin.adapters.upstreams.http1 import Http1Backend
     from tiffin.config.schema import LlamacppModel
 
     engine_socket = str(Path(deployment.socket).with_suffix(".engine.sock"))

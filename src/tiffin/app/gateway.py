@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 import uvloop
 
-from tiffin.adapters.upstreams.http1 import Endpoint, Http1Backend, Timeouts
+from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
+from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.api.http import Edge
 from tiffin.api.public import Desk, PublicSite
 from tiffin.api.server import EdgeServer

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tiffin.adapters.upstreams.http1 import Endpoint, Http1Backend, Timeouts
+from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
+from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.errors import DeadlineExceeded, UpstreamFailed, UpstreamUnavailable
 from tiffin.ports.backend import Call
 

@@ -6,14 +6,13 @@ replica's hop to its engine. Timers are one sweep a pool, not one timer a reques
 
 import asyncio
 import contextlib
-import ssl
 from collections import deque
-from dataclasses import dataclass
 from types import TracebackType
 from typing import cast
 
 import httptools
 
+from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
 from tiffin.errors import DeadlineExceeded, TiffinError, UpstreamFailed, UpstreamUnavailable
 from tiffin.ports.backend import Call
 from tiffin.ports.outbox import DirectOutbox, Outbox
@@ -24,32 +23,6 @@ MAX_HEAD_BYTES = 65_536
 FRAMING = (b"content-length", b"transfer-encoding")
 # A kept-alive connection that the other side had already closed fails this soon after sending.
 STALE_WITHIN_S = 0.25
-
-
-@dataclass(slots=True, frozen=True)
-class Endpoint:
-    """Where to connect: a unix socket's `path`, or `host` and `port`, with TLS where `tls` is set.
-
-    `headers` are whole lines that every request carries; `authority` is the Host header; `prefix`
-    goes before every call's path.
-    """
-
-    authority: bytes
-    path: str = ""
-    host: str = ""
-    port: int = 0
-    tls: ssl.SSLContext | None = None
-    headers: bytes = b""
-    prefix: bytes = b""
-
-
-@dataclass(slots=True, frozen=True)
-class Timeouts:
-    """Seconds for each phase of an exchange; the call's own deadline holds beside them."""
-
-    connect_s: float = 5.0
-    first_byte_s: float = 300.0
-    between_bytes_s: float = 300.0
 
 
 class Http1Backend:
