@@ -18,7 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from tiffin.api.wire_exchange import WireExchange
+from tiffin.api.wire_exchange import Room, WireExchange
 from tiffin.errors import (
     InvalidRequest,
     MalformedBody,
@@ -57,6 +57,7 @@ class Edge:
     keep_alive_s: float = 75.0
     stall_timeout_s: float = 60.0
     outbox: Outbox = field(default_factory=DirectOutbox)
+    room: Room = field(default_factory=Room)
 
 
 class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the names

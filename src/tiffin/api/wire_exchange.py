@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from tiffin.errors import PayloadTooLarge, TiffinError
+from tiffin.errors import Overloaded, PayloadTooLarge, TiffinError
 from tiffin.ports.exchange import Exchange, Headers
 
 if TYPE_CHECKING:
@@ -17,16 +17,32 @@ STATUS_LINES = {
 }
 
 
+# From this size on a body takes room; how many smaller ones there are is bounded by connections.
+LARGE_BYTES = 65_536
+MAX_LARGE_BYTES = 268_435_456
+
+
+class Room:
+    """What all large bodies of a server may take together, in bytes."""
+
+    __slots__ = ("most", "taken")
+
+    def __init__(self, most: int = MAX_LARGE_BYTES) -> None:
+        self.most = most
+        self.taken = 0
+
+
 class IncomingBody:
     """A request's body while it comes; never keeps more than the server's limit."""
 
-    __slots__ = ("_connection", "_error", "_parts", "_waiter", "ended", "size")
+    __slots__ = ("_connection", "_error", "_parts", "_room", "_waiter", "ended", "size")
 
     def __init__(self, connection: "HttpProtocol") -> None:
         self._connection = connection
         self._parts: list[bytes] = []
         self._error: TiffinError | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._room = 0
         self.size = 0
         self.ended = False
 
@@ -47,14 +63,21 @@ class IncomingBody:
 
     def came(self, data: bytes) -> None:
         """A part came."""
+        if self._error is not None:
+            return
         self.size += len(data)
-        limit = self._connection.edge.max_body_bytes
-        if self.size <= limit:
+        edge = self._connection.edge
+        if self.size > edge.max_body_bytes:
+            self._drop(too_large(edge.max_body_bytes))
+        elif self.size > LARGE_BYTES and not self._fits(edge.room):
+            self._drop(Overloaded("the server has no room for large bodies now", retry_after=1.0))
+        else:
             self._parts.append(data)
-        elif self._error is None:
-            self._parts.clear()
-            self._connection.flow.pause_reading()
-            self.fail(too_large(limit))
+
+    def release(self) -> None:
+        """Its bytes are needed no longer; idempotent."""
+        self._connection.edge.room.taken -= self._room
+        self._room = 0
 
     def end(self) -> None:
         """It is whole."""
@@ -66,6 +89,21 @@ class IncomingBody:
         if self._error is None:
             self._error = error
             self._wake()
+
+    def _fits(self, room: Room) -> bool:
+        """Take room for what has come, where there is some."""
+        more = self.size - self._room
+        if room.taken + more > max(room.most, self._connection.edge.max_body_bytes):
+            return False
+        room.taken += more
+        self._room = self.size
+        return True
+
+    def _drop(self, error: TiffinError) -> None:
+        self._parts.clear()
+        self.release()
+        self._connection.flow.pause_reading()
+        self.fail(error)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -124,6 +162,7 @@ class WireExchange:
         finally:
             if not self.complete:
                 self.abort()
+            self.incoming.release()
             self.task = None  # of one that was cancelled, the error would lead back here
 
     # What the handler uses.
@@ -194,7 +233,9 @@ class WireExchange:
     def client_left(self) -> None:
         """The connection is gone: the handler is cancelled, which stops the work behind it."""
         self.gone = True
-        if self.task is not None and not self.complete:
+        if self.task is None:
+            self.incoming.release()
+        elif not self.complete:
             self.task.cancel()
 
     def _head(self, status: int, headers: Headers) -> bytes:

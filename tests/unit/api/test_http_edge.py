@@ -6,13 +6,14 @@ import gc
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.polling import eventually
 from tiffin.api.http import Edge
 from tiffin.api.server import EdgeServer
-from tiffin.api.wire_exchange import WireExchange
+from tiffin.api.wire_exchange import Room, WireExchange
 from tiffin.errors import TiffinError
 from tiffin.ports.exchange import Exchange, Headers
 
@@ -24,6 +25,7 @@ class Site:
 
     def __init__(self) -> None:
         self.seen: list[tuple[bytes, bytes]] = []
+        self.limit = 1000
         self.methods: list[bytes] = []
         self.paths: list[bytes] = []
         self.left = asyncio.Event()
@@ -54,7 +56,7 @@ class Site:
         if exchange.path == b"/broken":
             raise RuntimeError("a handler's own fault")
         try:
-            body = await exchange.body(1000)
+            body = await exchange.body(self.limit)
         except TiffinError as error:
             exchange.respond(413 if "over the limit" in error.message else 400, [], b"bad")
             return
@@ -105,10 +107,10 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def running(site: Site, **limits: float) -> AsyncIterator["Server"]:
+async def running(site: Site, **limits: Any) -> AsyncIterator["Server"]:
     edge = replace(
         Edge(handler=site, answer_error=answer_error, max_body_bytes=2000),
-        **limits,  # type: ignore[arg-type]
+        **limits,
     )
     server = EdgeServer(edge, close_within_s=1)
     sock = socket.create_server(("127.0.0.1", 0))
@@ -170,6 +172,24 @@ async def test_a_chunked_body_over_the_limit_is_refused() -> None:
         await client.send(POST + b"transfer-encoding: chunked\r\n\r\n")
         await client.send((b"3e8\r\n" + b"x" * 1000 + b"\r\n") * 3)
         assert await client.status() == 413
+
+
+async def test_large_bodies_share_a_room_and_give_it_back() -> None:
+    site, room, size = Site(), Room(100_000), 70_000
+    site.limit = size
+    whole = b"POST /hold HTTP/1.1\r\nhost: t\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size
+    async with running(site, max_body_bytes=80_000, room=room) as server:
+        first, second = await server.connect(), await server.connect()
+        await first.send(whole)
+        await eventually(lambda: room.taken == size)
+        await second.send(whole.replace(b"/hold", b"/x"))
+        assert await second.status() == 400
+        first.writer.close()
+        await eventually(lambda: room.taken == 0)
+        third = await server.connect()
+        await third.send(whole.replace(b"/hold", b"/x"))
+        assert await third.status() == 200
+        assert room.taken == 0
 
 
 async def test_expect_continue_is_answered_only_for_a_body_that_is_wanted() -> None:
