@@ -19,7 +19,7 @@ from tests.system.conftest import Serve
 from tests.system.server import KEY, Server, until
 from tiffin.control.fleet.status import State
 
-# What the issue asks for is 2 s after a gateway's end; the rest is for busy machines.
+# The goal is 2 s after a gateway's end; the rest is for busy machines.
 GATEWAY_BACK_S = 6.0
 REPLICA_BACK_S = 8.0
 
