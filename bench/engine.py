@@ -1,6 +1,6 @@
 """Tokens a second through Tiffin against the same engine called directly, in interleaved pairs.
 
-    python bench/engine.py --gguf FILE [--pairs 15] [--out results.json]
+    python bench/engine.py --gguf FILE [--pairs 15] [--at 1 4 8] [--out results.json]
 
 Starts one Tiffin with one model. "Direct" is a streamed call to that very engine's own socket,
 "through" the same prompt as a streamed completion on Tiffin's public port; both by the same client
@@ -148,11 +148,13 @@ def interval(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-async def measure(port: int, socket: Path, root: int, pairs: int) -> dict[str, object]:
+async def measure(
+    port: int, socket: Path, root: int, pairs: int, concurrencies: list[int]
+) -> dict[str, object]:
     """All concurrencies, pairs in alternating order."""
     report: dict[str, object] = {}
-    for concurrency in (1, 4, 8):
-        answers = max(2, concurrency)
+    for concurrency in concurrencies:
+        answers = max(4, concurrency)
         runs: list[tuple[float, float]] = []
         beside = engine = 0.0
         for n in range(pairs + 1):
@@ -200,6 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gguf", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--at", type=int, nargs="+", default=[1, 4, 8], help="answers at once")
     parser.add_argument("--port", type=int, default=18080)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -214,7 +217,9 @@ def main() -> None:
         try:
             asyncio.run(wait_ready(options.port, process))
             socket = next((data / "run").glob("*.engine.sock"))
-            report = asyncio.run(measure(options.port, socket, process.pid, options.pairs))
+            report = asyncio.run(
+                measure(options.port, socket, process.pid, options.pairs, options.at)
+            )
         finally:
             process.terminate()
             process.wait(60)

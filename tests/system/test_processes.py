@@ -192,7 +192,12 @@ def test_a_stopped_replica_is_replaced_and_a_busy_one_is_not(serve: Serve) -> No
     busy = server.until_ready("busy")
     server.until_answers("echo")
     answers: list[int] = []
-    asking = threading.Thread(target=lambda: answers.append(server.chat("busy").status_code))
+
+    def ask() -> None:
+        # The gateway hears of a ready replica a moment later.
+        answers.append(until(lambda: (code := server.chat("busy").status_code) != 503 and code))
+
+    asking = threading.Thread(target=ask)
     asking.start()
     stopped = server.kill("echo", signal.SIGSTOP)
     control = server.kill("control", signal.SIGSTOP)
