@@ -5,6 +5,7 @@ Public, so that others test their clients, proxies and adapters without a real m
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
@@ -207,11 +208,15 @@ class EchoRun:
 
 
 def _hold_the_interpreter(seconds: float) -> None:
-    """Spend about that long in one call into C that lets no other thread run."""
-    if seconds:
-        began = time.perf_counter()
-        sum(range(1_000_000))
-        sum(range(int(1_000_000 * seconds / (time.perf_counter() - began))))
+    """Compute for that long and let no other thread run."""
+    end = time.perf_counter() + seconds
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(seconds + interval)
+    try:
+        while time.perf_counter() < end:
+            sum(range(100_000))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def _before_any(stops: list[str], text: str) -> str:
