@@ -57,8 +57,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(folder, section("chat-tiny") + section("chat"))
     try:
         server.start()
-        server.until_ready("chat-tiny", within_s=60)
-        server.until_ready("chat", within_s=60)
+        server.until_answers("chat-tiny", within_s=90)
+        server.until_answers("chat", within_s=90)
         yield server
     finally:
         server.close()
