@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tiffin.adapters.sources.registry import default_sources
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
-from tiffin.control.catalogue.pull import artifact_of, pull
+from tiffin.control.catalogue.pull import artifacts_of, pull
 from tiffin.control.catalogue.starter import STARTER_MODELS
 from tiffin.types.paths import DataFolder
 
@@ -16,4 +16,5 @@ def model_file(name: str) -> Path:
     """The verified file of a starter model; downloads it where this machine hasn't got it yet."""
     folder = DataFolder(Path(os.environ.get(STORE, "~/.tiffin")).expanduser())
     store = LocalArtifactStore(folder.artifacts)
-    return pull(artifact_of(name, STARTER_MODELS[name]), store, default_sources(os.environ))
+    [artifact] = artifacts_of(name, STARTER_MODELS[name])
+    return pull(artifact, store, default_sources(os.environ))

@@ -14,7 +14,7 @@ from tiffin.adapters.runtimes.engine import IDLE_CONNECTIONS
 from tiffin.adapters.runtimes.llamacpp import LlamacppRuntime
 from tiffin.adapters.upstreams.endpoint import Endpoint
 from tiffin.adapters.upstreams.http1 import Http1Backend
-from tiffin.config.schema import EchoModel, LlamacppModel
+from tiffin.config.models import EchoModel, LlamacppModel
 from tiffin.ports.backend import Call
 from tiffin.ports.text_runtime import Capabilities, Delta, Prompt, TextRuntime
 from tiffin.testing.echo import EchoRuntime

@@ -17,6 +17,7 @@ import pytest
 from tests.polling import until
 from tiffin.app.boot import EXIT_PERMANENT, Boot, command
 from tiffin.app.replica import EXIT_MAY_HEAL, State
+from tiffin.config.models import GGUF
 from tiffin.config.schema import Server, Telemetry
 from tiffin.serving.progress import Phase, Progress, read_progress
 from tiffin.types.ids import new_id
@@ -143,12 +144,12 @@ def test_its_heart_beats(make: Make) -> None:
         ({"fail_after": 0, "context": 5}, EXIT_MAY_HEAL, "warm-up failed"),
         ({"runtime": "abacus"}, EXIT_MAY_HEAL, "no runtime 'abacus'"),
         (
-            {"deployment": {"artifact": __file__, "artifact_sha256": "f" * 64}},
+            {"deployment": {"files": {GGUF: {"path": __file__, "sha256": "f" * 64}}}},
             EXIT_PERMANENT,
             "expected ffff",
         ),
         (
-            {"deployment": {"artifact": "/nowhere", "artifact_sha256": "f" * 64}},
+            {"deployment": {"files": {GGUF: {"path": "/nowhere", "sha256": "f" * 64}}}},
             EXIT_MAY_HEAL,
             "can't be read",
         ),

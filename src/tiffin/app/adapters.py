@@ -44,12 +44,12 @@ def llamacpp(deployment: Deployment) -> TextRuntime:
     from tiffin.adapters.runtimes.llamacpp import LlamacppRuntime
     from tiffin.adapters.upstreams.endpoint import Endpoint
     from tiffin.adapters.upstreams.http1 import Http1Backend
-    from tiffin.config.schema import LlamacppModel
+    from tiffin.config.models import GGUF, LlamacppModel
 
     engine_socket = str(Path(deployment.socket).with_suffix(".engine.sock"))
     endpoint = Endpoint(authority=b"engine", path=engine_socket)
     return LlamacppRuntime(
-        deployment.artifact,
+        deployment.files[GGUF].path,
         msgspec.json.decode(deployment.spec, type=LlamacppModel),
         deployment.threads,
         engine_socket,

@@ -152,12 +152,12 @@ class ReplicaProcess:
         return 0
 
     async def _verify(self) -> None:
-        if not self._deployment.artifact:
+        if not self._deployment.files:
             return
         from tiffin.adapters.stores.artifacts import verify
 
-        path, digest = Path(self._deployment.artifact), self._deployment.artifact_sha256
-        await asyncio.to_thread(verify, path, digest)
+        for file in self._deployment.files.values():
+            await asyncio.to_thread(verify, Path(file.path), file.sha256)
 
     def _clear(self) -> None:
         Path(self._deployment.socket).unlink(missing_ok=True)

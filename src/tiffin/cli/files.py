@@ -9,8 +9,8 @@ from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.cli import template
 from tiffin.cli.locate import configured, folder
 from tiffin.config.environ import environment
-from tiffin.config.schema import LlamacppModel
-from tiffin.control.catalogue.pull import artifact_of, check
+from tiffin.config.models import files_of
+from tiffin.control.catalogue.pull import artifacts_of, check
 from tiffin.errors import Conflict, ModelNotFound
 from tiffin.ports.artifacts import shown
 
@@ -31,8 +31,8 @@ def resolved(given: Path | None) -> str:
     loaded = configured(given)
     sources = default_sources(environment())
     for name, model in loaded.config.models.items():
-        if isinstance(model, LlamacppModel):
-            check(artifact_of(name, model), sources)
+        for artifact in artifacts_of(name, model):
+            check(artifact, sources)
     tree = msgspec.json.format(msgspec.json.encode(loaded.tree), indent=2).decode()
     return f"{tree}\n\nvalid: {loaded.source}, sha256 {loaded.sha256}"
 
@@ -47,11 +47,12 @@ def show_model(name: str, given: Path | None) -> None:
         raise ModelNotFound(f"there is no model {name} in the configuration; known are: {known}")
     print(f"name             {name}")
     for field, value in msgspec.to_builtins(model).items():
-        if field != "sources" and value not in ("", 0):
+        if field not in ("sources", "files") and value not in ("", 0, None):
             print(f"{field:<16} {value}")
-    if isinstance(model, LlamacppModel):
-        for source in model.sources:
-            print(f"source           {shown(source)}")
-        store = LocalArtifactStore(folder(config, None).artifacts)
-        found = store.find(model.sha256)
-        print(f"file             {found or 'not fetched yet; tiffin models pull ' + name}")
+    store = LocalArtifactStore(folder(config, None).artifacts)
+    for known_as, file in files_of(model).items():
+        found = store.find(file.sha256)
+        print(f"file             {known_as}")
+        for source in file.sources:
+            print(f"  source         {shown(source)}")
+        print(f"  here           {found or 'not fetched yet; tiffin models pull ' + name}")

@@ -11,8 +11,8 @@ from tiffin.adapters.sources.registry import default_sources
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.cli.locate import configured, folder
 from tiffin.config.environ import environment
-from tiffin.config.schema import Config, LlamacppModel
-from tiffin.control.catalogue.pull import artifact_of, pull_each
+from tiffin.config.schema import Config
+from tiffin.control.catalogue.pull import artifacts_of, pull_each
 from tiffin.errors import ArtifactUnavailable, ModelNotFound
 from tiffin.ports.artifacts import Artifact
 
@@ -47,9 +47,10 @@ def _wanted(config: Config, names: list[str]) -> list[Artifact]:
                 f"there is no model {name} in the configuration; known are: {known}"
             )
     return [
-        artifact_of(name, model)
+        artifact
         for name, model in config.models.items()
-        if isinstance(model, LlamacppModel) and (not names or name in names)
+        if not names or name in names
+        for artifact in artifacts_of(name, model)
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from tiffin.cli import template
-from tiffin.config import schema, shape
+from tiffin.config import models, schema, shape
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openai.openapi import document
 from tiffin.errors import TiffinError, every_error
@@ -33,9 +33,13 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
     (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
     (schema.Key, "[tenants.NAME.keys.KEY]", "tenants.starter.keys.main"),
-    (schema.LlamacppModel, '[models.NAME] with runtime = "llamacpp"', "models.chat-tiny"),
-    (schema.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
-    (schema.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
+    (models.LlamacppModel, '[models.NAME] with runtime = "llamacpp"', "models.chat-tiny"),
+    (models.File, "[models.NAME.files.FILE]", 'models.fraud.files."model.onnx"'),
+    (models.OnnxModel, '[models.NAME] with runtime = "onnx"', "models.fraud"),
+    (models.Decision, "[models.NAME.decision]", "models.fraud.decision"),
+    (models.PythonModel, '[models.NAME] with runtime = "python"', "models.own"),
+    (models.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
+    (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),
     (schema.Guard, "[guards.NAME]", "guards.personal"),
     (schema.Telemetry, "[telemetry]", "telemetry"),

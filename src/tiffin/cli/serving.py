@@ -8,7 +8,8 @@ from tiffin.app.starter import ensure_key
 from tiffin.app.supervisor import Options, run
 from tiffin.cli.locate import config_path, configured, folder
 from tiffin.cli.screen import Welcome, screen
-from tiffin.config.schema import Config, LlamacppModel
+from tiffin.config.models import files_of
+from tiffin.config.schema import Config
 from tiffin.types.paths import DataFolder
 
 
@@ -42,7 +43,7 @@ def _key(config: Config, here: DataFolder) -> str:
 def _first_model(config: Config) -> str:
     """The model that will answer first: the one with the smallest file."""
     sizes = {
-        name: model.size_bytes if isinstance(model, LlamacppModel) else 0
+        name: sum(file.size_bytes for file in files_of(model).values())
         for name, model in config.models.items()
     }
     return min(sizes, key=lambda name: sizes[name], default="chat-tiny")

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from tiffin.config.schema import Config, Key, LlamacppModel, ModelCommon, RemoteModel, Route
+from tiffin.config.models import LlamacppModel, ModelCommon, RemoteModel
+from tiffin.config.schema import Config, Key, Route
 from tiffin.config.shape import Problem, nearest
 from tiffin.types.snapshot import Limits
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tiffin.config.environ import environment
-from tiffin.config.schema import Config, Key, RemoteModel
+from tiffin.config.models import RemoteModel
+from tiffin.config.schema import Config, Key
 from tiffin.errors import ConfigInvalid
 
 

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from tiffin.config.schema import Config, LlamacppModel
-from tiffin.control.catalogue.pull import Sources, artifact_of, check, pull, smallest_first
+from tiffin.config.schema import Config
+from tiffin.control.catalogue.pull import Sources, artifacts_of, check, pull, smallest_first
 from tiffin.control.publish import Shelf
 from tiffin.errors import ArtifactError, ConfigInvalid, Draining
 from tiffin.ports.artifacts import Artifact, ArtifactStore
@@ -58,10 +59,10 @@ class Fetching:
         self._tell = tell
         self._wanted: list[Artifact] = []
         self._present: dict[str, Path] = {}
-        self._failed: dict[str, str] = {}
-        self._tries: dict[str, int] = {}
-        self._again: dict[str, float] = {}
-        self._done: dict[str, tuple[int, int]] = {}
+        self._failed: dict[Artifact, str] = {}
+        self._tries: dict[Artifact, int] = {}
+        self._again: dict[Artifact, float] = {}
+        self._done: dict[Artifact, tuple[int, int]] = {}
         self._wake = asyncio.Event()
         self._stop = threading.Event()
         self._pulling: Artifact | None = None
@@ -70,7 +71,8 @@ class Fetching:
     @property
     def shelf(self) -> Shelf:
         """Which files are here and which can't be had."""
-        return Shelf(present=self._present, failed=self._failed)
+        failed = {artifact.model: reason for artifact, reason in self._failed.items()}
+        return Shelf(present=self._present, failed=failed)
 
     def check(self, config: Config) -> None:
         """Raise `ConfigInvalid` where a model's sources can't be right; looks at nothing else."""
@@ -106,7 +108,7 @@ class Fetching:
     def _missing(self) -> Iterator[Artifact]:
         now = self._clock.monotonic()
         for artifact in self._wanted:
-            due = self._again.get(artifact.model, 0.0) <= now
+            due = self._again.get(artifact, 0.0) <= now
             if due and not self._is_here(artifact):
                 yield artifact
 
@@ -119,7 +121,13 @@ class Fetching:
         self._pulling = artifact
         loop = asyncio.get_running_loop()
         pulling = loop.run_in_executor(
-            None, pull, artifact, self._store, self._sources(), self._progress, stop
+            None,
+            pull,
+            artifact,
+            self._store,
+            self._sources(),
+            partial(self._progress, artifact),
+            stop,
         )
         try:
             while not pulling.done():
@@ -138,28 +146,36 @@ class Fetching:
         except Draining:
             return
         except (ArtifactError, ConfigInvalid) as failure:
-            tries = self._tries[artifact.model] = self._tries.get(artifact.model, 0) + 1
+            tries = self._tries[artifact] = self._tries.get(artifact, 0) + 1
             delay_s = min(FIRST_RETRY_S * 2.0 ** (tries - 1), LAST_RETRY_S)
-            self._again[artifact.model] = self._clock.monotonic() + delay_s
-            self._failed = {**self._failed, artifact.model: failure.message}
+            self._again[artifact] = self._clock.monotonic() + delay_s
+            self._failed = {**self._failed, artifact: failure.message}
         else:
-            self._again.pop(artifact.model, None)
-            self._failed = {k: v for k, v in self._failed.items() if k != artifact.model}
+            self._again.pop(artifact, None)
+            self._failed = {k: v for k, v in self._failed.items() if k != artifact}
         self._say()
         self._changed()
 
-    def _progress(self, model: str, done_bytes: int, total_bytes: int, _source: str) -> None:
+    def _progress(
+        self, artifact: Artifact, _model: str, done_bytes: int, total_bytes: int, _source: str
+    ) -> None:
         """Called in the downloading thread."""
-        self._done[model] = (done_bytes, total_bytes)
+        self._done[artifact] = (done_bytes, total_bytes)
 
     def _say(self) -> None:
-        downloads = []
+        under_way: dict[str, Download] = {}  # all files of a model as one
         for artifact in self._wanted:
-            name = artifact.model
-            if artifact.sha256 in self._present or name in self._failed:
+            if artifact.sha256 in self._present or artifact in self._failed:
                 continue
-            done_bytes, total_bytes = self._done.get(name, (0, artifact.size_bytes))
-            downloads.append(Download(name=name, done_bytes=done_bytes, total_bytes=total_bytes))
+            name = artifact.model
+            done_bytes, total_bytes = self._done.get(artifact, (0, artifact.size_bytes))
+            others = under_way.get(name, Download(name=name, done_bytes=0, total_bytes=0))
+            under_way[name] = Download(
+                name=name,
+                done_bytes=others.done_bytes + done_bytes,
+                total_bytes=others.total_bytes + total_bytes,
+            )
+        downloads = list(under_way.values())
         if self._pulling is not None:
             downloads.sort(key=lambda one: one.name != getattr(self._pulling, "model", ""))
         report = Report(downloads=downloads)
@@ -169,8 +185,4 @@ class Fetching:
 
 
 def _artifacts(config: Config) -> list[Artifact]:
-    return [
-        artifact_of(name, model)
-        for name, model in config.models.items()
-        if isinstance(model, LlamacppModel)
-    ]
+    return [one for name, model in config.models.items() for one in artifacts_of(name, model)]

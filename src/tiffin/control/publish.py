@@ -10,18 +10,30 @@ from typing import Any
 import msgspec
 
 from tiffin.config.load import Loaded
-from tiffin.config.schema import (
-    Config,
+from tiffin.config.models import (
     EchoModel,
     LlamacppModel,
+    LocalModel,
     Model,
     ModelCommon,
+    OnnxModel,
+    PythonModel,
     RemoteModel,
-    Route,
+    files_of,
 )
+from tiffin.config.schema import Config, Route
+from tiffin.control.catalogue.abilities import kind_of, serves
 from tiffin.control.catalogue.revision import manifest_of, revision_id
 from tiffin.types.paths import DataFolder
-from tiffin.types.snapshot import Deployment, GuardPolicy, Plan, Principal, Snapshot, Target
+from tiffin.types.snapshot import (
+    Deployment,
+    GuardPolicy,
+    PlacedFile,
+    Plan,
+    Principal,
+    Snapshot,
+    Target,
+)
 
 READY = "ready-to-run"
 FETCHING = "fetching"
@@ -181,6 +193,8 @@ def _target(name: str, model: Model, shelf: Shelf, folder: DataFolder) -> Target
             model=name,
             revision=revision,
             kind="remote",
+            serves=serves(model),
+            protocol=model.protocol,
             url=model.url,
             upstream_model=model.model or name,
             key_env=model.key_env,
@@ -193,46 +207,56 @@ def _target(name: str, model: Model, shelf: Shelf, folder: DataFolder) -> Target
             tools=model.tools,
         )
     state, reason = READY, ""
-    if isinstance(model, LlamacppModel) and model.sha256 not in shelf.present:
+    if any(file.sha256 not in shelf.present for file in files_of(model).values()):
         reason = shelf.failed.get(name, "")
         state = FAILED if reason else FETCHING
     return Target(
         model=name,
         revision=revision,
-        kind="llamacpp" if isinstance(model, LlamacppModel) else "echo",
+        kind=kind_of(model),
+        serves=serves(model),
+        protocol="oip" if isinstance(model, OnnxModel | PythonModel) else "openai",
         state=state,
         reason=reason,
         socket=str(folder.replica_socket(name, revision)),
         # The queue that counts is the replica's, which knows its slots; this only bounds sockets.
-        max_concurrency=2 * (model.slots + model.queue),
+        max_concurrency=2 * (getattr(model, "slots", 1) + model.queue),
         queue=0,
-        tools=model.tools,
+        tools=getattr(model, "tools", False),
     )
 
 
 def _deployment(
-    name: str, model: LlamacppModel | EchoModel, target: Target, shelf: Shelf, threads: int
+    name: str, model: LocalModel, target: Target, shelf: Shelf, threads: int
 ) -> Deployment:
     # Without what only the gateway and the catalogue read, so that changing it restarts nothing.
     spec: Model = msgspec.structs.replace(model, timeout_s=0.0, cache_ttl_s=0.0, guard="")
-    digest = ""
-    if isinstance(spec, LlamacppModel):
-        spec = msgspec.structs.replace(spec, sources=[])
-        digest = spec.sha256
+    files = files_of(model)
+    match spec:
+        case LlamacppModel():
+            spec = msgspec.structs.replace(spec, sources=[])
+        case OnnxModel() | PythonModel():
+            spec = msgspec.structs.replace(spec, files={})
     return Deployment(
         model=name,
         revision=target.revision,
         socket=target.socket,
         spec=msgspec.Raw(msgspec.json.encode(spec)),
-        artifact=str(shelf.present.get(digest, "")),
-        artifact_sha256=digest,
+        files={
+            known_as: PlacedFile(path=str(shelf.present[file.sha256]), sha256=file.sha256)
+            for known_as, file in files.items()
+        },
         threads=threads,
     )
 
 
 def _threads(config: Config, model: Model, cores: int) -> int:
-    """A share of the cores for each language model that is to run here, present or not yet."""
+    """A share of the cores for each model that computes here, present or not yet.
+
+    Language models share among themselves alone: others compute in bursts beside them.
+    """
     if isinstance(model, EchoModel | RemoteModel):
         return 1
-    local = sum(isinstance(other, LlamacppModel) for other in config.models.values())
+    rivals = LlamacppModel if isinstance(model, LlamacppModel) else LocalModel
+    local = sum(isinstance(other, rivals) for other in config.models.values())
     return model.threads or max(1, cores // local)

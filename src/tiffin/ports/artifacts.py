@@ -26,13 +26,15 @@ Progress = Callable[[str, int, int, str], None]
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     """A file that a model needs: its sha256 (64 hex digits), and sources in order of preference.
 
-    `size_bytes` 0 means that the size isn't declared.
+    `size_bytes` 0 means that the size isn't declared; `where` is the setting that lists the
+    sources.
     """
 
     model: str
     sha256: str
     size_bytes: int = 0
     sources: tuple[str, ...] = ()
+    where: str = ""
 
 
 class Landing(Protocol):

@@ -21,7 +21,7 @@ from tiffin.adapters.runtimes.sampling import (
     wanted_rivals,
 )
 from tiffin.adapters.runtimes.schema import Grammars
-from tiffin.config.schema import EchoModel
+from tiffin.config.models import EchoModel
 from tiffin.errors import (
     ContextLengthExceeded,
     LoadFailed,

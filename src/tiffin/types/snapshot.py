@@ -29,31 +29,41 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
 
+class PlacedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's file on this machine, to be verified against its digest before it is loaded."""
+
+    path: str
+    sha256: str
+
+
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """One revision to be kept running as a replica process on this machine.
 
     `socket` is the path of its unix socket; `spec` is the model's config section, resolved;
-    `artifact` is the verified file's path, empty where the runtime needs none.
+    `files` are the model's files by the name that the runtime knows them under.
     """
 
     model: str
     revision: str
     socket: str
     spec: msgspec.Raw
-    artifact: str = ""
-    artifact_sha256: str = ""
+    files: dict[str, PlacedFile] = {}
     threads: int = 1
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One model that a plan can try: a local replica (`socket`) or an upstream (`url`).
 
-    `state` is `ready-to-run`, `fetching` or `failed`; `reason` says why it isn't ready to run.
+    `serves` names the operations that it can do (`chat`, `infer`, `embedding` …), `protocol` what
+    it speaks. `state` is `ready-to-run`, `fetching` or `failed`; `reason` says why it isn't ready
+    to run.
     """
 
     model: str
     revision: str
     kind: str
+    serves: tuple[str, ...] = ()
+    protocol: str = "openai"
     state: str = "ready-to-run"
     reason: str = ""
     socket: str = ""

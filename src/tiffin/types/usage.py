@@ -6,7 +6,10 @@ import msgspec
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Quantities of one reply; `measured` is false where the engine didn't report and we counted.
 
-    Times are nanoseconds: `queue_ns` waited for a slot, `device_ns` held one.
+    Times are nanoseconds: `queue_ns` waited for a slot, `device_ns` held one (of a batch: this
+    request's share of it by rows or tokens), `prepare_ns` went into reading and shaping the input.
+    `rows` are a tensor request's rows, `pages` and `pixels` a document's, `audio_ms` a sound's
+    length.
     """
 
     prompt_tokens: int = 0
@@ -14,4 +17,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     queue_ns: int = 0
     device_ns: int = 0
+    prepare_ns: int = 0
+    rows: int = 0
+    pages: int = 0
+    pixels: int = 0
+    audio_ms: int = 0
     measured: bool = True

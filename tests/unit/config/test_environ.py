@@ -3,7 +3,8 @@
 import pytest
 
 from tiffin.config.load import load_text
-from tiffin.config.schema import Config, EchoModel
+from tiffin.config.models import EchoModel
+from tiffin.config.schema import Config
 from tiffin.errors import ConfigInvalid
 
 FILE = b"""

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiffin.config.load import Loaded, load, load_text, load_tree
-from tiffin.config.schema import Config, EchoModel, LlamacppModel, config_schema
+from tiffin.config.models import EchoModel, LlamacppModel
+from tiffin.config.schema import Config, config_schema
 from tiffin.errors import ConfigInvalid
 
 DIGEST = "ab" * 32

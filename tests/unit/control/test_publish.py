@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from tiffin.config.load import load_text
+from tiffin.config.models import GGUF
 from tiffin.control.publish import Publisher, Shelf, Site, compose
 from tiffin.types.paths import DataFolder
-from tiffin.types.snapshot import Snapshot
+from tiffin.types.snapshot import PlacedFile, Snapshot
 
 DIGEST = "ab" * 32
 OTHER = "cd" * 32
@@ -72,8 +73,7 @@ def test_a_deployment_has_all_that_a_replica_needs() -> None:
     snapshot = composed()
     deployment = snapshot.deployments[0]
     target = snapshot.plans["small"].targets[0]
-    assert deployment.artifact == "/data/a"
-    assert deployment.artifact_sha256 == DIGEST
+    assert deployment.files == {GGUF: PlacedFile(path="/data/a", sha256=DIGEST)}
     assert deployment.socket == target.socket
     assert deployment.revision == target.revision
     assert msgspec.json.decode(deployment.spec)["runtime"] == "llamacpp"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.polling import until
-from tiffin.config.schema import EchoModel
+from tiffin.config.models import EchoModel
 from tiffin.errors import LoadFailed, RunFailed, UnsupportedParameter
 from tiffin.ports.text_runtime import Delta
 from tiffin.testing.echo import EchoRuntime

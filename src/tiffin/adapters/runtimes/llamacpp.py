@@ -19,7 +19,7 @@ from tiffin.adapters.runtimes.sampling import (
 )
 from tiffin.adapters.runtimes.schema import Grammars, Witness
 from tiffin.adapters.runtimes.template import Template
-from tiffin.config.schema import LlamacppModel
+from tiffin.config.models import LlamacppModel
 from tiffin.errors import (
     ContextLengthExceeded,
     InvalidRequest,

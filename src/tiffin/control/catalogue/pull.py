@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tiffin.config.schema import LlamacppModel
+from tiffin.config.models import LlamacppModel, Model, files_of
 from tiffin.errors import ArtifactError, ArtifactUnavailable, ConfigInvalid, DigestMismatch
 from tiffin.ports.artifacts import Artifact, ArtifactSource, ArtifactStore, Progress, shown
 
@@ -13,19 +13,24 @@ Sources = Mapping[str, ArtifactSource]
 Failure = ArtifactError | ConfigInvalid
 
 
-def artifact_of(name: str, model: LlamacppModel) -> Artifact:
-    """The file that a model of the configuration needs."""
-    return Artifact(
-        model=name,
-        sha256=model.sha256.lower(),
-        size_bytes=model.size_bytes,
-        sources=tuple(model.sources),
-    )
+def artifacts_of(name: str, model: Model) -> list[Artifact]:
+    """The files that a model of the configuration needs."""
+    section = f"models.{name}"
+    return [
+        Artifact(
+            model=name,
+            sha256=file.sha256.lower(),
+            size_bytes=file.size_bytes,
+            sources=tuple(file.sources),
+            where=section if isinstance(model, LlamacppModel) else f"{section}.files.{known_as}",
+        )
+        for known_as, file in files_of(model).items()
+    ]
 
 
 def check(artifact: Artifact, sources: Sources) -> None:
     """Raise `ConfigInvalid` where a source's URI or the digest can't be right; no I/O."""
-    where = f"models.{artifact.model}"
+    where = artifact.where or f"models.{artifact.model}"
     _check_digest(artifact)
     if not artifact.sources:
         raise ConfigInvalid("name at least one source", where=f"{where}.sources")
@@ -95,7 +100,7 @@ def smallest_first(artifacts: Iterable[Artifact]) -> list[Artifact]:
 
 def _check_digest(artifact: Artifact) -> None:
     if not re.fullmatch(r"[0-9a-f]{64}", artifact.sha256):
-        where = f"models.{artifact.model}.sha256"
+        where = f"{artifact.where or f'models.{artifact.model}'}.sha256"
         raise ConfigInvalid("expected 64 hex digits", where=where)
 
 

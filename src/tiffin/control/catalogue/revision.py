@@ -1,10 +1,19 @@
 """What a revision is: the bytes and options that decide its answers, named by their digest."""
 
 import hashlib
+from typing import Any
 
 import msgspec
 
-from tiffin.config.schema import EchoModel, LlamacppModel, Model, RemoteModel
+from tiffin.config.models import (
+    EchoModel,
+    LlamacppModel,
+    Model,
+    OnnxModel,
+    PythonModel,
+    RemoteModel,
+    files_of,
+)
 from tiffin.types.ids import RevisionId
 
 MANIFEST_FORMAT = 1
@@ -14,40 +23,50 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The identity of a revision: equal manifests answer alike.
 
     How much it gets (slots, threads, queue, time limits) belongs to its deployment and isn't here.
-    `artifact_bytes` is the declared size, 0 where none is.
+    `files` are the digests of the model's files by the name that its runtime knows them under.
     """
 
     format: int = MANIFEST_FORMAT
     runtime: str
-    artifact_sha256: str = ""
-    artifact_bytes: int = 0
-    options: dict[str, str | int | bool] = {}
+    files: dict[str, str] = {}
+    options: dict[str, Any] = {}
 
 
 def manifest_of(model: Model) -> Manifest:
     """The manifest of a model of the configuration."""
+    digests = {name: file.sha256.lower() for name, file in files_of(model).items()}
     match model:
         case LlamacppModel():
             return Manifest(
                 runtime="llamacpp",
-                artifact_sha256=model.sha256.lower(),
-                artifact_bytes=model.size_bytes,
-                options={"context": model.context, "tools": model.tools},
+                files=digests,
+                options=_options(model, "context tools"),
+            )
+        case OnnxModel():
+            return Manifest(
+                runtime="onnx",
+                files=digests,
+                options=_options(
+                    model, "graph task pooling normalize max_tokens dimensions decision"
+                ),
+            )
+        case PythonModel():
+            return Manifest(
+                runtime="python",
+                files=digests,
+                options=_options(model, "code class_name"),
             )
         case RemoteModel():
-            return Manifest(
-                runtime="remote",
-                options={"url": model.url, "model": model.model, "tools": model.tools},
-            )
+            return Manifest(runtime="remote", options=_options(model, "url protocol model tools"))
         case EchoModel():
             return Manifest(
                 runtime="echo",
-                options={
-                    "context": model.context,
-                    "tools": model.tools,
-                    "fail_after": model.fail_after,
-                },
+                options=_options(model, "context tools fail_after"),
             )
+
+
+def _options(model: Model, names: str) -> dict[str, Any]:
+    return {name: msgspec.to_builtins(getattr(model, name)) for name in names.split()}
 
 
 def canonical(manifest: Manifest) -> bytes:

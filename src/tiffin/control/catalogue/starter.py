@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tiffin.config.schema import LlamacppModel
+from tiffin.config.models import LlamacppModel
 
 CHAT = LlamacppModel(
     sources=[

@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
-from tiffin.config.schema import LlamacppModel
-from tiffin.control.catalogue.pull import artifact_of, check, pull, pull_each, smallest_first
+from tiffin.config.models import LlamacppModel
+from tiffin.control.catalogue.pull import artifacts_of, check, pull, pull_each, smallest_first
 from tiffin.errors import ArtifactError, ArtifactUnavailable, ConfigInvalid, Draining
 from tiffin.ports.artifacts import Artifact, Landing, shown
 
@@ -175,8 +176,9 @@ def test_the_smallest_comes_first_and_a_failure_holds_nobody_up(
 
 def test_a_model_of_the_configuration_becomes_an_artifact() -> None:
     model = LlamacppModel(sources=["test:right"], sha256=DIGEST.upper(), size_bytes=5)
-    assert artifact_of("m", model) == artifact("right", size=5)
-    check(artifact_of("m", model), {"test": ScriptedSource()})
+    [needed] = artifacts_of("m", model)
+    assert needed == msgspec.structs.replace(artifact("right", size=5), where="models.m")
+    check(needed, {"test": ScriptedSource()})
 
 
 def test_a_model_without_sources_is_refused() -> None:

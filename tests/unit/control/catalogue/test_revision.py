@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from tiffin.config.schema import EchoModel, LlamacppModel, Model, RemoteModel
+from tiffin.config.models import EchoModel, LlamacppModel, Model, RemoteModel
 from tiffin.control.catalogue.revision import canonical, manifest_of, revision_id
 
 MODEL = LlamacppModel(sources=["file:/w"], sha256="a" * 64, size_bytes=7, context=512)
@@ -16,7 +16,7 @@ def identity(model: Model) -> str:
 
 def test_the_manifest_is_one_canonical_json_text() -> None:
     assert canonical(manifest_of(MODEL)) == (
-        b'{"artifact_bytes":7,"artifact_sha256":"' + b"a" * 64 + b'","format":1,'
+        b'{"files":{"model.gguf":"' + b"a" * 64 + b'"},"format":1,'
         b'"options":{"context":512,"tools":false},"runtime":"llamacpp"}'
     )
     digest = hashlib.sha256(canonical(manifest_of(MODEL))).hexdigest()

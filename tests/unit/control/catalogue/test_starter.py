@@ -1,18 +1,19 @@
 """The starter's models are well formed and come in a good order."""
 
 from tiffin.adapters.sources.registry import default_sources
-from tiffin.control.catalogue.pull import artifact_of, check, smallest_first
+from tiffin.control.catalogue.pull import artifacts_of, check, smallest_first
 from tiffin.control.catalogue.starter import STARTER_MODELS
 
 
 def test_every_starter_model_has_sources_that_are_well_formed() -> None:
     for name, model in STARTER_MODELS.items():
-        check(artifact_of(name, model), default_sources({}))
-        assert [uri.partition(":")[0] for uri in model.sources] == ["pypi", "hf"]
+        for artifact in artifacts_of(name, model):
+            check(artifact, default_sources({}))
+            assert [uri.partition(":")[0] for uri in artifact.sources] == ["pypi", "hf"]
 
 
 def test_the_tiny_one_is_fetched_first() -> None:
-    artifacts = [artifact_of(name, model) for name, model in STARTER_MODELS.items()]
+    artifacts = [one for name, model in STARTER_MODELS.items() for one in artifacts_of(name, model)]
     assert [one.model for one in smallest_first(artifacts)] == ["chat-tiny", "chat"]
 
 

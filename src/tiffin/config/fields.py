@@ -1,0 +1,21 @@
+"""The kinds of single settings: their type, their bounds, their unit."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+YEAR_S = 31_536_000
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
+SecondsOrNone = Annotated[float, Meta(ge=0, le=YEAR_S)]
+Milliseconds = Annotated[float, Meta(ge=0, le=1000 * YEAR_S)]
+Text = Annotated[str, Meta(min_length=1)]
+Digest = Annotated[
+    str, Meta(pattern="^[0-9a-f]{64}$", description="64 lower-case hexadecimal digits")
+]
+DigestOrNone = Annotated[
+    str, Meta(pattern="^([0-9a-f]{64})?$", description="64 lower-case hexadecimal digits")
+]

@@ -1,0 +1,207 @@
+"""`[models.NAME]`: what a model is and what runs it, a section for each runtime."""
+
+from typing import Literal
+
+import msgspec
+
+from tiffin.config.fields import (
+    Count,
+    Digest,
+    Milliseconds,
+    Positive,
+    Seconds,
+    SecondsOrNone,
+    Text,
+)
+
+
+class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every model has, whatever runs it."""
+
+    timeout_s: SecondsOrNone = 0.0
+    cache_ttl_s: SecondsOrNone = 0.0
+    guard: str = ""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of a model: `sources` are tried in order, all against `sha256`."""
+
+    sources: list[str]
+    sha256: Digest
+    size_bytes: Count = 0
+
+
+class LlamacppModel(
+    ModelCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="llamacpp",
+):
+    """A GGUF file run by llama.cpp in a replica of ours.
+
+    `sources` are tried in order, all against `sha256`. `context` is tokens per slot; `slots` are
+    answers at once; `queue` is how many may wait; `threads` 0 shares the cores among replicas.
+    `tools` says that the model's template offers tools.
+    """
+
+    sources: list[str]
+    sha256: Digest
+    size_bytes: Count = 0
+    context: Positive = 4096
+    slots: Positive = 4
+    queue: Count = 64
+    threads: Count = 0
+    tools: bool = False
+    load_timeout_s: Seconds = 300.0
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[models.NAME.decision]`: what a score means, given on request as extra outputs.
+
+    `output` names the output that holds scores (empty: the only one of a floating type), `column`
+    the one of the class in question. A score of at least `threshold` is decided as `labels[1]`,
+    else `labels[0]`. `features` names the columns of the input; `reference` has the value of each
+    that stands for an ordinary case: `reasons` tell which features move this score most away from
+    where it would be with that value.
+    """
+
+    output: str = ""
+    column: Count = 1
+    threshold: float = 0.5
+    labels: tuple[str, str] = ("0", "1")
+    features: list[str] = []
+    reference: list[float] = []
+    reasons: Positive = 3
+
+
+class OnnxModel(
+    ModelCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="onnx",
+):
+    """An ONNX graph run by onnxruntime in a replica of ours.
+
+    `files` are the model's files by name; `graph` says which of them is the graph. `task` is what
+    it serves: `tensors` (its inputs and outputs as they are), `embed` or `rerank` (texts, through
+    `tokenizer.json`; `pooling` and `normalize` make one vector of a text's tokens, `max_tokens` is
+    the longest text, `dimensions` allows shorter vectors on request). `providers` are tried in
+    order, by onnxruntime's names or short ones (`cuda`, `tensorrt`, `openvino`, `cpu`). `queue` is
+    how many requests may wait, `max_batch` how many rows run as one, `threads` 0 shares the cores
+    among replicas.
+    """
+
+    files: dict[str, File]
+    graph: Text = "model.onnx"
+    task: Literal["tensors", "embed", "rerank"] = "tensors"
+    pooling: Literal["cls", "mean", "none"] = "mean"
+    normalize: bool = True
+    max_tokens: Positive = 512
+    dimensions: bool = False
+    decision: Decision | None = None
+    providers: tuple[Text, ...] = ("cpu",)
+    max_batch: Positive = 32
+    queue: Count = 1024
+    threads: Count = 0
+    load_timeout_s: Seconds = 120.0
+
+
+class PythonModel(
+    ModelCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="python",
+):
+    """Your own class in a process of its own, with `load` and `predict`.
+
+    `files` are its files by name, the code among them; `code` says which file that is and
+    `class_name` which class in it. `trusted` must be true: the code does whatever it likes with
+    the rights of the server's user.
+    """
+
+    files: dict[str, File]
+    code: Text = "model.py"
+    class_name: Text = "Model"
+    trusted: bool = False
+    max_batch: Positive = 32
+    queue: Count = 1024
+    threads: Count = 0
+    load_timeout_s: Seconds = 120.0
+
+
+class RemoteModel(
+    ModelCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="remote",
+):
+    """Another server's model. `protocol` is `openai` or `oip` (Open Inference Protocol V2).
+
+    `url` ends before `/chat/completions`, or before `/v2`.
+    """
+
+    url: Text
+    protocol: Literal["openai", "oip"] = "openai"
+    model: str = ""
+    key_env: str = ""
+    key_file: str = ""
+    max_concurrency: Positive = 64
+    queue: Count = 256
+    connect_timeout_s: Seconds = 5.0
+    first_byte_timeout_s: Seconds = 60.0
+    between_bytes_timeout_s: Seconds = 60.0
+    tools: bool = True
+
+
+class EchoModel(
+    ModelCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="echo",
+):
+    """A deterministic model for tests: it says the last message back, word by word.
+
+    Delays are milliseconds; `fail_after` breaks off after that many words (0: never);
+    `fail_load` makes loading fail with this reason; `spin_ms` holds the GIL that long before
+    the first word.
+    """
+
+    context: Positive = 4096
+    slots: Positive = 4
+    queue: Count = 64
+    tools: bool = False
+    load_ms: Milliseconds = 0.0
+    prefill_ms: Milliseconds = 0.0
+    token_ms: Milliseconds = 0.0
+    fail_after: Count = 0
+    fail_load: str = ""
+    spin_ms: Milliseconds = 0.0
+    load_timeout_s: Seconds = 60.0
+
+
+Model = LlamacppModel | OnnxModel | PythonModel | RemoteModel | EchoModel
+LocalModel = LlamacppModel | OnnxModel | PythonModel | EchoModel
+
+GGUF = "model.gguf"
+
+
+def files_of(model: Model) -> dict[str, File]:
+    """The files that a model needs here, by the name that its runtime knows them under."""
+    match model:
+        case LlamacppModel():
+            file = File(sources=model.sources, sha256=model.sha256, size_bytes=model.size_bytes)
+            return {GGUF: file}
+        case OnnxModel() | PythonModel():
+            return model.files
+        case _:
+            return {}

@@ -1,0 +1,127 @@
+"""What the walk asks of a dialect, so that every protocol takes the same path.
+
+A dialect is pure: bytes in, typed values out, no I/O. One value a request carries everything that
+depends on the protocol (`Asked`), and one value an attempt reads the reply on its way (`Reading`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from tiffin.errors import TiffinError
+from tiffin.ports.exchange import Exchange, Headers
+from tiffin.types.snapshot import Plan, Target
+from tiffin.types.usage import Usage
+
+JSON_CONTENT = b"content-type: application/json\r\n"
+
+
+class Forward(NamedTuple):
+    """What a target is sent: its path, the header lines that say what the body is, the body."""
+
+    path: bytes
+    headers: bytes
+    body: bytes
+
+
+class Piece(NamedTuple):
+    """A string of a request and where it stands, for guards; `text` None can't be looked into."""
+
+    param: str
+    text: str | None
+
+
+@dataclass(slots=True)
+class Told:
+    """A whole reply as its head and body came. `usage` is a replica's own word on it, if given."""
+
+    body: bytes
+    content_type: bytes
+    inference_header: bytes = b""
+    usage: Usage | None = None
+
+
+class Whole(NamedTuple):
+    """A whole answer as the client gets it."""
+
+    headers: Headers
+    body: bytes
+    usage: Usage
+
+
+class Reading(Protocol):
+    """Reads a stream of events on its way to the client.
+
+    `content` becomes true with the first content that a client would see, `done` at the true end,
+    `error` with an event that is an error or is none of the dialect's.
+    """
+
+    content: bool
+    done: bool
+    error: TiffinError | None
+
+    @property
+    def usage(self) -> Usage:
+        """What the stream reported, or what was counted (then not `measured`)."""
+        ...
+
+    def feed(self, data: bytes) -> bytes:
+        """Read the next bytes (`b""` at the stream's end) and return those for the client."""
+        ...
+
+
+class Asked(Protocol):
+    """One request, decoded. `operation` is what the target must serve: `chat`, `infer` …
+
+    `streaming` is whether the client gets events. `cached_as` tells apart answers to the same
+    canonical request that look different; empty: this kind is never cached.
+    """
+
+    operation: str
+    model: str
+    streaming: bool
+    cached_as: str
+
+    def check(self, plan: Plan) -> None:
+        """Everything that single fields don't say; raises `InvalidRequest`."""
+        ...
+
+    def pieces(self) -> Iterator[Piece]:
+        """Every string of it, for a guard."""
+        ...
+
+    def canonical(self) -> bytes:
+        """Equal for requests that mean the same; part of a cache's key."""
+        ...
+
+    def forward(self, target: Target) -> Forward:
+        """What this target is sent."""
+        ...
+
+    def whole(self, told: Told, target: Target) -> Whole:
+        """The client's answer from a whole reply; raises `UpstreamFailed` where it is none."""
+        ...
+
+    def reading(self, target: Target) -> Reading:
+        """A reader of one attempt's stream."""
+        ...
+
+    def answer_text(self, body: bytes) -> str:
+        """Everything that an answer (as the client gets it) says, for a guard of answers."""
+        ...
+
+
+class Dialect(Protocol):
+    """One protocol."""
+
+    def read(self, exchange: Exchange, body: bytes) -> Asked:
+        """The request that an exchange carries; raises `InvalidRequest`."""
+        ...
+
+    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
+        """An error as a whole response."""
+        ...
+
+    def stream_error(self, error: TiffinError) -> bytes:
+        """The last event of a stream that can't be ended well."""
+        ...
