@@ -1,5 +1,6 @@
 """The template that `tiffin init` writes explains every setting, at its true default."""
 
+import re
 import tomllib
 
 import msgspec
@@ -18,13 +19,15 @@ SHOWN_AS_SECTIONS = {
     "telemetry",
     "keys",
     "limits",
+    "files",
+    "decision",
 }
 
 
 def at(tree: object, section: str) -> dict[str, object]:
-    for name in filter(None, section.split(".")):
+    for name in re.findall(r'"[^"]+"|[^.]+', section):
         assert isinstance(tree, dict)
-        tree = tree[name]
+        tree = tree[name.strip('"')]
     assert isinstance(tree, dict)
     return tree
 
