@@ -60,6 +60,7 @@ HEAVY = {
     "pydantic", "ray", "requests", "rich", "sqlite3", "starlette", "torch", "typer", "uvicorn",
     "xllamacpp",
 }  # fmt: skip
+NUMERIC = ("tiffin.dialects.oip.arrays", "tiffin.serving.")
 
 
 def importing(names: list[str]) -> tuple[list[list[str]], set[str]]:
@@ -74,13 +75,21 @@ def test_importing_any_module_has_no_effects() -> None:
     assert effects == []
 
 
+def inside() -> list[str]:
+    names = [module.name for module in modules()]
+    return [name for name in names if name.split(".")[1:2] and name.split(".")[1] in INSIDE]
+
+
 def test_the_inside_loads_no_heavy_library() -> None:
-    inside = [
-        m.name for m in modules() if m.name.split(".")[1:2] and m.name.split(".")[1] in INSIDE
-    ]
-    effects, loaded = importing(inside)
+    effects, loaded = importing([name for name in inside() if not name.startswith(NUMERIC)])
     assert effects == []
     assert loaded & (HEAVY - {"rich"}) == set()  # structlog looks whether it is there
+
+
+def test_what_is_beside_a_model_loads_arrays_and_nothing_heavier() -> None:
+    effects, loaded = importing([name for name in inside() if name.startswith(NUMERIC)])
+    assert effects == []
+    assert loaded & (HEAVY - {"rich", "numpy"}) == set()
 
 
 def test_the_command_line_starts_light() -> None:

@@ -1,6 +1,8 @@
-"""Which adapter a kind names: a table of import paths, and third parties' by entry point.
+"""Which adapter a kind names: tables of import paths, and third parties' by entry point.
 
-What a path leads to is called with the deployment and returns the runtime, not loaded yet.
+What a path of `RUNTIMES` leads to is called with the deployment and returns the runtime, not loaded
+yet. What a path of `HOSTS` leads to is called with a replica's surroundings and returns what the
+process hosts; its rows are `runtime` or, for runtimes that do several things, `runtime/task`.
 """
 
 from importlib import import_module
@@ -10,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tiffin.app.hosted import Hosted, Surroundings
 from tiffin.errors import ConfigInvalid
 from tiffin.ports.text_runtime import TextRuntime
 from tiffin.types.snapshot import Deployment
@@ -22,20 +25,50 @@ RUNTIMES = {
 }
 
 
-def runtime_for(kind: str, deployment: Deployment) -> TextRuntime:
+TEXT_HOST = "tiffin.app.hosted_text:TextHosted"
+
+HOSTS = {
+    "llamacpp": TEXT_HOST,
+    "echo": TEXT_HOST,
+}
+
+
+class Kind(msgspec.Struct):
+    """What of a model's config section says which adapter it needs."""
+
+    runtime: str
+    task: str = ""
+
+
+def host(around: Surroundings) -> Hosted:
+    """What a deployment's replica hosts; raises `ConfigInvalid` where there is no such runtime.
+
+    A third party's runtime is one of texts.
+    """
+    kind = msgspec.json.decode(around.deployment.spec, type=Kind)
+    path = HOSTS.get(f"{kind.runtime}/{kind.task}") or HOSTS.get(kind.runtime) or TEXT_HOST
+    hosted: Hosted = imported(path)(around)
+    return hosted
+
+
+def runtime_for(kind: str, deployment: Deployment) -> Any:
     """A runtime of this kind for a deployment; raises `ConfigInvalid` where there is none."""
-    runtime: TextRuntime = find(RUNTIMES, kind)(deployment)
-    return runtime
+    return find(RUNTIMES, kind)(deployment)
 
 
 def find(table: dict[str, str], kind: str) -> Any:
     """What `kind` names in the table, or among installed entry points called `runtime.<kind>`."""
     if kind in table:
-        module, _, name = table[kind].partition(":")
-        return getattr(import_module(module), name)
+        return imported(table[kind])
     for point in entry_points(group=GROUP, name=f"runtime.{kind}"):
         return point.load()
     raise ConfigInvalid(f"there is no runtime '{kind}'; there are: {', '.join(sorted(table))}")
+
+
+def imported(path: str) -> Any:
+    """What `module:name` leads to."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
 
 
 def llamacpp(deployment: Deployment) -> TextRuntime:

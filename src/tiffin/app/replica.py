@@ -13,18 +13,14 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from tiffin.api.http import Edge
-from tiffin.api.replica import ReplicaApi
 from tiffin.api.server import EdgeServer
-from tiffin.app.adapters import runtime_for
+from tiffin.app.adapters import host
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
 from tiffin.app.edges import listen, private_edge
+from tiffin.app.hosted import Surroundings
 from tiffin.errors import DigestMismatch, LoadFailed, TiffinError
-from tiffin.ports.text_runtime import TextRuntime
-from tiffin.serving.measures import Measures
 from tiffin.serving.progress import ProgressFile
-from tiffin.serving.replica import Replica
 from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.paths import DataFolder
@@ -68,30 +64,28 @@ class StateFile:
         return EXIT_PERMANENT if is_permanent(error) else EXIT_MAY_HEAL
 
 
-class Spec(msgspec.Struct):
-    """What of a model's config section concerns its replica whatever its runtime."""
-
-    runtime: str
-    queue: int = 64
-
-
 class ReplicaProcess:
-    """The parts of one replica, put together around its runtime."""
+    """The parts of one replica, put together around what it hosts."""
 
-    def __init__(
-        self, boot: Boot, deployment: Deployment, runtime: TextRuntime, states: StateFile
-    ) -> None:
+    def __init__(self, boot: Boot, deployment: Deployment, states: StateFile) -> None:
         data = DataFolder(Path(boot.data))
         self._boot = boot
         self._deployment = deployment
-        self._runtime = runtime
         self._states = states
         self._metrics_file = data.metrics / f"replica.{boot.epoch}.json"
         self._meter = Meter("replica", boot.epoch)
-        self._measures = Measures(self._meter, deployment.model)
         self._progress = ProgressFile(data.run / f"{boot.name}.progress")
-        self._replica = Replica(runtime, SystemClock(), self._progress, self._measures)
-        self._server = EdgeServer(self._edge())
+        # The gateway's canonical encoding may be a little longer than what the client sent.
+        limit = 2 * boot.server.max_body_bytes
+        try:
+            self._hosted = host(
+                Surroundings(deployment, SystemClock(), self._progress, self._meter, limit)
+            )
+        except BaseException:
+            self._progress.close()
+            raise
+        server = msgspec.structs.replace(boot.server, max_body_bytes=limit)
+        self._server = EdgeServer(private_edge(self._hosted.answer, server))
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
@@ -114,7 +108,7 @@ class ReplicaProcess:
                     chore.cancel()
             self._measure()
         finally:
-            await self._runtime.close()
+            await self._hosted.close()
             self._clear()
         return code
 
@@ -126,7 +120,7 @@ class ReplicaProcess:
             if starting.done() and (code := starting.result()) != 0:
                 return code
             await stopping
-            await self._replica.drain(self._boot.server.drain_s)
+            await self._hosted.drain(self._boot.server.drain_s)
         finally:
             for task in (starting, stopping):
                 task.cancel()
@@ -139,10 +133,10 @@ class ReplicaProcess:
         began = time.monotonic()
         try:
             await self._verify()
-            await self._replica.load(msgspec.json.decode(self._deployment.spec, type=Spec).queue)
+            await self._hosted.load()
             loaded = time.monotonic()
             self._states.tell(phase="warming", load_ms=int((loaded - began) * 1000))
-            await self._replica.warm_up()
+            await self._hosted.warm_up()
         except Exception as error:  # noqa: BLE001 - whatever the reason, it is told
             return self._states.failed(error)
         gc.freeze()
@@ -165,18 +159,8 @@ class ReplicaProcess:
         self._meter.close()
 
     def _measure(self) -> None:
-        self._measures.look(self._replica)
+        self._hosted.look()
         self._meter.write(self._metrics_file)
-
-    def _edge(self) -> Edge:
-        # The gateway's canonical encoding may be a little longer than what the client sent.
-        max_body_bytes = 2 * self._boot.server.max_body_bytes
-        fingerprint = "fp_" + self._deployment.revision.removeprefix("sha256:")[:10]
-        api = ReplicaApi(
-            self._replica, self._meter, fingerprint=fingerprint, max_body_bytes=max_body_bytes
-        )
-        server = msgspec.structs.replace(self._boot.server, max_body_bytes=max_body_bytes)
-        return private_edge(api, server)
 
 
 def is_permanent(error: Exception) -> bool:
@@ -203,11 +187,10 @@ async def serve(boot: Boot) -> int:
         raise ValueError("a replica's boot value has a deployment")
     states = StateFile(DataFolder(Path(boot.data)).run / f"{boot.name}.state.json")
     try:
-        kind = msgspec.json.decode(deployment.spec, type=Spec).runtime
-        runtime = runtime_for(kind, deployment)
+        process = ReplicaProcess(boot, deployment, states)
     except Exception as error:  # noqa: BLE001 - whatever the reason, it is told
         return states.failed(error)
-    return await ReplicaProcess(boot, deployment, runtime, states).run()
+    return await process.run()
 
 
 def main() -> None:
