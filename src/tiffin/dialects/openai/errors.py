@@ -4,16 +4,17 @@ Clients tell a 429 of pace from one of money by `code`: `rate_limit_exceeded` ma
 after the time that the headers say; `insufficient_quota` may not.
 """
 
-from math import ceil
 from typing import NamedTuple
 
 import msgspec
 
+from tiffin.dialects.statuses import STATUS
+from tiffin.dialects.statuses import error_headers as error_headers
+from tiffin.dialects.statuses import status_of as status_of
 from tiffin.errors import (
     ConfigInvalid,
     ContextLengthExceeded,
     InvalidRequest,
-    MethodNotAllowed,
     TiffinError,
     UpstreamFailed,
     UpstreamRefused,
@@ -23,10 +24,6 @@ from tiffin.errors import (
 from tiffin.ports.exchange import Headers
 
 MAX_MESSAGE = 2_000
-# When to come again where another try may help and nobody knows when.
-SOON_S = 1.0
-# More than anybody means; an upstream may say anything.
-MAX_RETRY_S = 86_400.0
 # What an upstream that isn't ours says may repeat a request, so less of it is passed on.
 MAX_FOREIGN_MESSAGE = 300
 
@@ -42,45 +39,47 @@ class Shape(NamedTuple):
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
 
-TABLE: dict[str, Shape] = {
-    "internal_error": Shape(500, _SERVER, "internal_error"),
-    "invalid_request": Shape(400, _INVALID, "invalid_request"),
-    "malformed_body": Shape(400, _INVALID, "malformed_body"),
-    "invalid_value": Shape(400, _INVALID, "invalid_value"),
-    "context_length_exceeded": Shape(400, _INVALID, "context_length_exceeded"),
-    "unsupported_parameter": Shape(400, _INVALID, "unsupported_parameter"),
-    "unknown_parameter": Shape(400, _INVALID, "unknown_parameter"),
-    "payload_too_large": Shape(413, _INVALID, "payload_too_large"),
-    "request_timeout": Shape(408, _INVALID, "request_timeout"),
-    "method_not_allowed": Shape(405, _INVALID, "method_not_allowed"),
-    "invalid_api_key": Shape(401, _INVALID, "invalid_api_key"),
-    "permission_denied": Shape(403, _INVALID, "permission_denied"),
-    "rejected": Shape(429, "requests", "rate_limit_exceeded"),
-    "rate_limit_exceeded": Shape(429, "requests", "rate_limit_exceeded"),
-    "concurrency_limit_exceeded": Shape(429, "concurrency", "rate_limit_exceeded"),
-    "overloaded": Shape(503, _SERVER, "overloaded"),
-    "insufficient_quota": Shape(429, "insufficient_quota", "insufficient_quota"),
-    "content_blocked": Shape(400, _INVALID, "content_filter"),
-    "not_found": Shape(404, _INVALID, "not_found"),
-    "model_not_found": Shape(404, _INVALID, "model_not_found"),
-    "endpoint_not_found": Shape(404, _INVALID, "endpoint_not_found"),
-    "conflict": Shape(409, _INVALID, "conflict"),
-    "unavailable": Shape(503, _SERVER, "unavailable"),
-    "no_healthy_replica": Shape(503, _SERVER, "no_healthy_replica"),
-    "model_loading": Shape(503, _SERVER, "model_loading"),
-    "draining": Shape(503, _SERVER, "draining"),
-    "journal_unavailable": Shape(503, _SERVER, "journal_unavailable"),
-    "upstream_unavailable": Shape(503, _SERVER, "upstream_unavailable"),
-    "deadline_exceeded": Shape(504, _SERVER, "deadline_exceeded"),
-    "run_failed": Shape(500, _SERVER, "run_failed"),
-    "load_failed": Shape(503, _SERVER, "load_failed"),
-    "upstream_failed": Shape(502, _SERVER, "upstream_failed"),
-    "upstream_refused": Shape(502, _SERVER, "upstream_refused"),
-    "artifact_error": Shape(503, _SERVER, "artifact_error"),
-    "digest_mismatch": Shape(503, _SERVER, "digest_mismatch"),
-    "artifact_unavailable": Shape(503, _SERVER, "artifact_unavailable"),
-    "config_invalid": Shape(400, _INVALID, "config_invalid"),
+_CODES: dict[str, tuple[str, str]] = {
+    "internal_error": (_SERVER, "internal_error"),
+    "invalid_request": (_INVALID, "invalid_request"),
+    "malformed_body": (_INVALID, "malformed_body"),
+    "invalid_value": (_INVALID, "invalid_value"),
+    "context_length_exceeded": (_INVALID, "context_length_exceeded"),
+    "unsupported_parameter": (_INVALID, "unsupported_parameter"),
+    "unsupported_operation": Shape(400, _INVALID, "unsupported_operation"),
+    "unknown_parameter": (_INVALID, "unknown_parameter"),
+    "payload_too_large": (_INVALID, "payload_too_large"),
+    "request_timeout": (_INVALID, "request_timeout"),
+    "method_not_allowed": (_INVALID, "method_not_allowed"),
+    "invalid_api_key": (_INVALID, "invalid_api_key"),
+    "permission_denied": (_INVALID, "permission_denied"),
+    "rejected": ("requests", "rate_limit_exceeded"),
+    "rate_limit_exceeded": ("requests", "rate_limit_exceeded"),
+    "concurrency_limit_exceeded": ("concurrency", "rate_limit_exceeded"),
+    "overloaded": (_SERVER, "overloaded"),
+    "insufficient_quota": ("insufficient_quota", "insufficient_quota"),
+    "content_blocked": (_INVALID, "content_filter"),
+    "not_found": (_INVALID, "not_found"),
+    "model_not_found": (_INVALID, "model_not_found"),
+    "endpoint_not_found": (_INVALID, "endpoint_not_found"),
+    "conflict": (_INVALID, "conflict"),
+    "unavailable": (_SERVER, "unavailable"),
+    "no_healthy_replica": (_SERVER, "no_healthy_replica"),
+    "model_loading": (_SERVER, "model_loading"),
+    "draining": (_SERVER, "draining"),
+    "journal_unavailable": (_SERVER, "journal_unavailable"),
+    "upstream_unavailable": (_SERVER, "upstream_unavailable"),
+    "deadline_exceeded": (_SERVER, "deadline_exceeded"),
+    "run_failed": (_SERVER, "run_failed"),
+    "load_failed": (_SERVER, "load_failed"),
+    "upstream_failed": (_SERVER, "upstream_failed"),
+    "upstream_refused": (_SERVER, "upstream_refused"),
+    "artifact_error": (_SERVER, "artifact_error"),
+    "digest_mismatch": (_SERVER, "digest_mismatch"),
+    "artifact_unavailable": (_SERVER, "artifact_unavailable"),
+    "config_invalid": (_INVALID, "config_invalid"),
 }
+TABLE = {slug: Shape(STATUS[slug], kind, code) for slug, (kind, code) in _CODES.items()}
 
 
 class _Error(msgspec.Struct):
@@ -101,32 +100,11 @@ _BY_CODE = {
 }
 
 
-def status_of(error: TiffinError) -> int:
-    """The HTTP status."""
-    return TABLE[error.slug].status
-
-
 def error_body(error: TiffinError) -> bytes:
     """OpenAI's error object, with all four of its keys."""
     shape = TABLE[error.slug]
     told = _Error(error.message[:MAX_MESSAGE], shape.type, error.param, shape.code)
     return msgspec.json.encode(_Body(told))
-
-
-def error_headers(error: TiffinError) -> list[tuple[bytes, bytes]]:
-    """When to try again, in whole seconds (at least 1) and milliseconds; or the right methods."""
-    if isinstance(error, MethodNotAllowed) and error.allowed:
-        return [(b"allow", error.allowed.encode())]
-    seconds = error.retry_after
-    if seconds is None:
-        if not error.retryable:
-            return []
-        seconds = SOON_S
-    seconds = min(max(0.0, seconds), MAX_RETRY_S)
-    return [
-        (b"retry-after", b"%d" % max(1, ceil(seconds))),
-        (b"retry-after-ms", b"%d" % max(1, ceil(seconds * 1000))),
-    ]
 
 
 def error_response(error: TiffinError) -> tuple[int, Headers, bytes]:
