@@ -10,7 +10,7 @@ a colon that only the re-encoding shows; a body with such an escape is read agai
 import json
 import re
 from math import isfinite
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -36,11 +36,58 @@ KINDS: dict[str, type[TextRequest]] = {
     "detokenize": DetokenizeRequest,
 }
 
-_DECODERS = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
 _ENCODER = msgspec.json.Encoder()
 _WITH_USAGE = StreamOptions(include_usage=True)
 # A string matches closed or not, so that hostile quotes cost one pass.
 _STRING_OR_OPENING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]', re.DOTALL)
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Reader(Generic[R]):
+    """Reads bodies of one class of requests."""
+
+    def __init__(self, cls: type[R]) -> None:
+        self._cls = cls
+        self._decoder = msgspec.json.Decoder(cls)
+
+    def read(self, body: bytes) -> tuple[R, bytes]:
+        """The request that `body` spells, and its canonical spelling.
+
+        Raises `MalformedBody`, `SchemaViolation` or `UnknownParameter` with the parameter's path.
+        """
+        if len(body) > COUNTED_FROM_BYTES:
+            _refuse_too_many_containers(body)
+        try:
+            request = self._decode(body)
+            canonical = _ENCODER.encode(request)
+            if body.count(b":") != canonical.count(b":") or b"\\u003" in body:
+                _tree(body)
+        except msgspec.ValidationError as error:
+            raise violation(error, self._cls) from None
+        except msgspec.DecodeError as error:
+            raise malformed(error, body) from None
+        except RecursionError:
+            raise MalformedBody("the body is nested too deeply") from None
+        return request, canonical
+
+    def _decode(self, body: bytes) -> R:
+        try:
+            return self._decoder.decode(body)
+        except msgspec.ValidationError as error:
+            if "got `float`" not in str(error):
+                raise
+            wrong = error
+        # To JSON Schema, and to clients that only have one kind of number, 1.0 is an integer.
+        try:
+            whole = _ENCODER.encode(_tree(body))
+        except ValueError:  # the rest isn't JSON either; what was found first is said
+            raise wrong from None
+        return self._decoder.decode(whole)
+
+
+_READERS: dict[str, Reader[Any]] = {kind: Reader(cls) for kind, cls in KINDS.items()}
 
 
 def decode(kind: str, body: bytes) -> TextRequest:
@@ -53,20 +100,7 @@ def read(kind: str, body: bytes) -> tuple[TextRequest, bytes]:
 
     Raises `MalformedBody`, `SchemaViolation` or `UnknownParameter` with the parameter's path.
     """
-    if len(body) > COUNTED_FROM_BYTES:
-        _refuse_too_many_containers(body)
-    try:
-        request = _read(kind, body)
-        canonical = _ENCODER.encode(request)
-        if body.count(b":") != canonical.count(b":") or b"\\u003" in body:
-            _tree(body)
-    except msgspec.ValidationError as error:
-        raise violation(error, KINDS[kind]) from None
-    except msgspec.DecodeError as error:
-        raise malformed(error, body) from None
-    except RecursionError:
-        raise MalformedBody("the body is nested too deeply") from None
-    return request, canonical
+    return _READERS[kind].read(body)
 
 
 def encode(request: TextRequest, *, model: str) -> bytes:
@@ -75,21 +109,6 @@ def encode(request: TextRequest, *, model: str) -> bytes:
         streamed = msgspec.structs.replace(request, model=model, stream_options=_WITH_USAGE)
         return _ENCODER.encode(streamed)
     return _ENCODER.encode(msgspec.structs.replace(request, model=model))
-
-
-def _read(kind: str, body: bytes) -> TextRequest:
-    try:
-        return _DECODERS[kind].decode(body)
-    except msgspec.ValidationError as error:
-        if "got `float`" not in str(error):
-            raise
-        wrong = error
-    # To JSON Schema, and to clients that only have one kind of number, 1.0 is an integer.
-    try:
-        whole = _ENCODER.encode(_tree(body))
-    except ValueError:  # the rest isn't JSON either; what was found first is said
-        raise wrong from None
-    return _DECODERS[kind].decode(whole)
 
 
 def _tree(body: bytes) -> Any:
