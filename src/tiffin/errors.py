@@ -2,7 +2,8 @@
 
 TiffinError
   InvalidRequest       MalformedBody · SchemaViolation · ContextLengthExceeded
-                       UnsupportedParameter · UnknownParameter · PayloadTooLarge
+                       UnsupportedParameter · UnknownParameter · UnsupportedOperation
+                       PayloadTooLarge
                        RequestTimeout · MethodNotAllowed
   Unauthenticated      PermissionDenied
   Rejected             RateLimited · ConcurrencyExceeded · Overloaded         (retry_after)
@@ -87,6 +88,12 @@ class UnsupportedParameter(InvalidRequest):
     """A known parameter that this model or endpoint can't honour."""
 
     slug = "unsupported_parameter"
+
+
+class UnsupportedOperation(InvalidRequest):
+    """Something that the named model doesn't do at all."""
+
+    slug = "unsupported_operation"
 
 
 class UnknownParameter(InvalidRequest):

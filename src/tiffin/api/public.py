@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import structlog
 
 from tiffin.dialects.openai.models import model_body, model_list_body
+from tiffin.dialects.openai.text import TextDialect
 from tiffin.errors import (
     DeadlineExceeded,
     EndpointNotFound,
@@ -17,9 +18,10 @@ from tiffin.errors import (
     UpstreamUnavailable,
 )
 from tiffin.gateway.authenticate import authenticate
+from tiffin.gateway.operations import Operations
 from tiffin.gateway.respond import JSON, send_error
 from tiffin.gateway.route import route, visible
-from tiffin.gateway.walk import OPERATIONS, Walk
+from tiffin.gateway.walk import Walk
 from tiffin.ports.backend import Backend, Call
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange, Headers
@@ -28,6 +30,8 @@ from tiffin.types.ids import new_id
 from tiffin.types.snapshot import Principal, Snapshot
 
 log = structlog.get_logger("tiffin.gateway")
+
+OPENAI = TextDialect("chat", b"/v1/chat/completions")
 
 Page = Callable[[Exchange], Awaitable[None]]
 MAX_CONTROL_BYTES = 67_108_864
@@ -52,8 +56,9 @@ class Desk:
 class PublicSite:
     """The handler of the gateway's edge."""
 
-    def __init__(self, walk: Walk, desk: Desk) -> None:
+    def __init__(self, walk: Walk, operations: Operations, desk: Desk) -> None:
         self._walk = walk
+        self._operations = operations
         self._desk = desk
         self._pages: dict[bytes, Page] = {
             b"/livez": self._live,
@@ -65,8 +70,9 @@ class PublicSite:
 
     async def __call__(self, exchange: Exchange) -> None:
         """Answer a request; what fails before it has an account is answered and counted here."""
+        operation = self._operations.find(exchange.path)
+        dialect = OPENAI if operation is None else operation.dialect
         try:
-            operation = OPERATIONS.get(exchange.path)
             if operation is None:
                 await self._other(exchange)
             elif exchange.method != b"POST":
@@ -75,11 +81,12 @@ class PublicSite:
                 await self._walk(exchange, operation)
         except TiffinError as error:
             self._desk.refusals.add((error.slug,))
-            send_error(exchange, error, request_id())
+            send_error(exchange, error, dialect, request_id())
         except Exception as error:
             log.error("request_broke", exc_info=error)
             if not exchange.gone and not exchange.begun:
-                send_error(exchange, TiffinError("something broke on our side"), request_id())
+                broken = TiffinError("something broke on our side")
+                send_error(exchange, broken, dialect, request_id())
 
     async def _other(self, exchange: Exchange) -> None:
         path = exchange.path

@@ -32,6 +32,7 @@ from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.walk import Stages, Walk
 from tiffin.ports.outbox import Outbox
@@ -138,7 +139,7 @@ class Gateway:
             open_metrics=is_loopback(server.host),
             max_body_bytes=server.max_body_bytes,
         )
-        return public_edge(PublicSite(walk, desk), server, self.outbox)
+        return public_edge(PublicSite(walk, all_operations(), desk), server, self.outbox)
 
     def _follow_snapshot(self) -> None:
         fresh = self.published.changed()

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from tiffin.errors import TiffinError
 from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.guard import Piece as Piece
 from tiffin.types.snapshot import Plan, Target
 from tiffin.types.usage import Usage
 
@@ -22,13 +23,6 @@ class Forward(NamedTuple):
     path: bytes
     headers: bytes
     body: bytes
-
-
-class Piece(NamedTuple):
-    """A string of a request and where it stands, for guards; `text` None can't be looked into."""
-
-    param: str
-    text: str | None
 
 
 @dataclass(slots=True)

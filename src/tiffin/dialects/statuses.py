@@ -17,6 +17,7 @@ STATUS: dict[str, int] = {
     "invalid_value": 400,
     "context_length_exceeded": 400,
     "unsupported_parameter": 400,
+    "unsupported_operation": 400,
     "unknown_parameter": 400,
     "payload_too_large": 413,
     "request_timeout": 408,

@@ -7,10 +7,10 @@ stream's first byte of content. Before it another target may be tried; after it,
 from dataclasses import dataclass
 from types import TracebackType
 
-from tiffin.dialects.openai.answer_text import answer_text
+import msgspec
+
+from tiffin.dialects.dialect import Asked, Reading, Told, Whole
 from tiffin.dialects.openai.errors import error_from_reply
-from tiffin.dialects.openai.requests import encode
-from tiffin.dialects.openai.usage import StreamScanner, read_whole
 from tiffin.errors import RunFailed, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
 from tiffin.gateway.guard.policy import Guards
@@ -18,7 +18,9 @@ from tiffin.gateway.pool import Pool, Visit
 from tiffin.ports.backend import Call, Reply
 from tiffin.ports.clock import Clock
 from tiffin.types.snapshot import Plan, Target
-from tiffin.types.text import TextRequest
+from tiffin.types.usage import Usage
+
+_USAGE = msgspec.json.Decoder(Usage)
 
 MAX_ANSWER_BYTES = 67_108_864
 MAX_ERROR_BYTES = 65_536
@@ -30,38 +32,25 @@ MAX_GUARDED_BYTES = 8_388_608
 
 @dataclass(slots=True)
 class Run:
-    """A request on its way: what every attempt at it needs. `deadline` is the loop's clock.
+    """A request on its way: what every attempt at it needs. `deadline` is the loop's clock."""
 
-    `keep_usage` says that the client asked for its stream's usage event; `canonical` is the
-    request's canonical spelling, under the name that the client asked for.
-    """
-
-    kind: str
-    path: bytes
-    request: TextRequest
+    asked: Asked
     plan: Plan
     tenant: str
     trace_id: str
-    streaming: bool
-    keep_usage: bool
     deadline: float
-    canonical: bytes = b""
-
-    def body(self, model: str) -> bytes:
-        """What a target that calls the model by this name is sent."""
-        if self.canonical and not self.streaming and model == self.request.model:
-            return self.canonical
-        return encode(self.request, model=model)
 
 
 @dataclass(slots=True)
-class Answer:
-    """An attempt at its commit point: the whole body in `first`, or a stream's first bytes."""
+class Begun:
+    """A stream at its commit point: its first bytes for the client, and where the rest is read."""
 
-    target: Target
     first: bytes
     reply: Reply
-    scanner: StreamScanner | None
+    reading: Reading
+
+
+Answer = Whole | Begun
 
 
 class Attempts:
@@ -119,16 +108,13 @@ class Attempts:
 
     async def _try(self, target: Target) -> Answer:
         account, run = self._account, self._run
+        asked = run.asked
         account.revision = target.revision
         self._target = target
         self._started = self._clock.monotonic()
         station = self._pool.station(target)
-        call = Call(
-            path=run.path.removeprefix(b"/v1") if target.kind == "remote" else run.path,
-            body=run.body(target.upstream_model or target.model),
-            headers=self._headers(target),
-            deadline=run.deadline,
-        )
+        path, content, body = asked.forward(target)
+        call = Call(path, body, self._headers(target), run.deadline, b"POST", content)
         visit = station.visit(call)
         reply = await visit.__aenter__()
         self._visit = visit
@@ -139,43 +125,45 @@ class Attempts:
                 trusted=target.kind != "remote",
                 retry_after=reply.retry_after,
             )
-        if reply.streaming != run.streaming:
-            wanted = "a stream" if run.streaming else "a whole answer"
+        if reply.streaming != asked.streaming:
+            wanted = "a stream" if asked.streaming else "a whole answer"
             raise UpstreamFailed(f"'{target.model}' didn't answer with {wanted}")
-        if run.streaming:
+        if asked.streaming:
             return await self._until_content(target, reply)
-        body = await reply.read_all(MAX_ANSWER_BYTES)
-        account.usage = read_whole(
-            body, chosen=run.kind in ("chat", "completion"), trusted=target.kind != "remote"
+        told = Told(
+            await reply.read_all(MAX_ANSWER_BYTES), reply.content_type, reply.inference_header
         )
-        self._guard_out(body)
-        return Answer(target, body, reply, None)
+        if reply.usage and target.kind != "remote":
+            told.usage = _USAGE.decode(reply.usage)
+        whole = asked.whole(told, target)
+        account.usage = whole.usage
+        self._guard_out(whole.body)
+        return whole
 
-    async def _until_content(self, target: Target, reply: Reply) -> Answer:
-        trusted = target.kind != "remote"
-        scanner = StreamScanner(keep_usage=self._run.keep_usage, trusted=trusted)
+    async def _until_content(self, target: Target, reply: Reply) -> Begun:
+        reading = self._run.asked.reading(target)
         guarded = self._guards.checks_output(self._run.plan.guard)
         limit = MAX_GUARDED_BYTES if guarded else MAX_BEFORE_COMMIT_BYTES
         first = b""
-        while not scanner.done and (guarded or not scanner.content) and len(first) <= limit:
+        while not reading.done and (guarded or not reading.content) and len(first) <= limit:
             data = await reply.read()
-            first += scanner.feed(data)
-            if scanner.error is not None:
-                raise scanner.error
-            if not data and not scanner.done:
+            first += reading.feed(data)
+            if reading.error is not None:
+                raise reading.error
+            if not data and not reading.done:
                 raise UpstreamFailed(f"'{target.model}' ended its stream before it was complete")
         if guarded:
-            self._account.usage = scanner.usage
-            if not scanner.done:
+            self._account.usage = reading.usage
+            if not reading.done:
                 raise UpstreamFailed(f"the answer is over the {limit} bytes that can be guarded")
             self._guard_out(first)
-        return Answer(target, first, reply, scanner)
+        return Begun(first, reply, reading)
 
     def _guard_out(self, body: bytes) -> None:
         """The guard of answers, before anything of one goes out; raises `Blocked`."""
         run = self._run
         if self._guards.checks_output(run.plan.guard):
-            self._guards.check_output(run.plan.guard, answer_text(body, streaming=run.streaming))
+            self._guards.check_output(run.plan.guard, run.asked.answer_text(body))
 
     def _headers(self, target: Target) -> bytes:
         account, run = self._account, self._run

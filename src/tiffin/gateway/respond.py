@@ -1,12 +1,11 @@
 """From an answer to the client's bytes: whole, streamed, from the cache, or an error."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tiffin.dialects.openai.errors import error_response, stream_error_event
-from tiffin.dialects.openai.usage import StreamScanner
+from tiffin.dialects.dialect import Dialect, Whole
 from tiffin.errors import Draining, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
-from tiffin.gateway.attempts import Answer
+from tiffin.gateway.attempts import Answer, Begun
 from tiffin.ports.exchange import Exchange, Headers
 
 JSON = (b"content-type", b"application/json")
@@ -18,14 +17,17 @@ NO_STORE = (b"cache-control", b"no-cache")
 class Delivery:
     """How this client gets its answer.
 
-    `keep` collects what goes out where it may be cached, no more than about `keep_at_most` bytes.
+    `keep` collects what goes out where it may be cached, no more than about `keep_at_most` bytes;
+    `kept_headers` are those that say what it is.
     """
 
     exchange: Exchange
     account: Account
+    dialect: Dialect
     headers: Headers
     keep: bytearray | None = None
     keep_at_most: int = 0
+    kept_headers: Headers = field(default_factory=list)
 
     def head(self, *first: tuple[bytes, bytes]) -> Headers:
         """The answer's headers as it begins now: `first`, the time it took, the request's own."""
@@ -35,24 +37,25 @@ class Delivery:
 
 async def send_answer(delivery: Delivery, answer: Answer) -> None:
     """An answer at its commit point, whole or streamed."""
-    if answer.scanner is None:
+    if isinstance(answer, Whole):
         send_whole(delivery, answer)
     else:
-        await send_stream(delivery, answer, answer.scanner)
+        await send_stream(delivery, answer)
 
 
-def send_whole(delivery: Delivery, answer: Answer) -> None:
-    """The whole answer, unchanged."""
+def send_whole(delivery: Delivery, answer: Whole) -> None:
+    """The whole answer."""
     delivery.account.status = 200
-    delivery.exchange.respond(200, delivery.head(JSON), answer.first)
+    delivery.exchange.respond(200, delivery.head(*answer.headers), answer.body)
     delivery.account.content_sent()
     if delivery.keep is not None:
-        delivery.keep += answer.first
+        delivery.keep += answer.body
+        delivery.kept_headers = answer.headers
 
 
-async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner) -> None:
+async def send_stream(delivery: Delivery, answer: Begun) -> None:
     """The answer's events as they come; raises `UpstreamFailed` where it breaks off."""
-    exchange, account = delivery.exchange, delivery.account
+    exchange, account, reading = delivery.exchange, delivery.account, answer.reading
     account.status = 200
     exchange.begin(200, delivery.head(EVENTS, NO_STORE))
     out = answer.first
@@ -65,20 +68,20 @@ async def send_stream(delivery: Delivery, answer: Answer, scanner: StreamScanner
                 if delivery.keep is not None and len(delivery.keep) <= delivery.keep_at_most:
                     delivery.keep += out
                 await exchange.drain()
-            if scanner.error is not None:
-                raise scanner.error
-            if scanner.done:
+            if reading.error is not None:
+                raise reading.error
+            if reading.done:
                 break
             data = await answer.reply.read()
-            out = scanner.feed(data)
-            if not data and not scanner.done and scanner.error is None:
+            out = reading.feed(data)
+            if not data and not reading.done and reading.error is None:
                 raise UpstreamFailed("the answer broke off before its end")
     finally:
-        account.usage = scanner.usage
+        account.usage = reading.usage
     exchange.finish()
 
 
-def send_cached(delivery: Delivery, body: bytes, *, streaming: bool) -> None:
+def send_cached(delivery: Delivery, body: bytes, headers: Headers, *, streaming: bool) -> None:
     """A kept answer, replayed."""
     exchange, hit = delivery.exchange, (b"x-tiffin-cache", b"hit")
     delivery.account.status = 200
@@ -87,20 +90,20 @@ def send_cached(delivery: Delivery, body: bytes, *, streaming: bool) -> None:
         exchange.write(body)
         exchange.finish()
     else:
-        exchange.respond(200, delivery.head(JSON, hit), body)
+        exchange.respond(200, delivery.head(*headers, hit), body)
     delivery.account.content_sent()
 
 
-def send_error(exchange: Exchange, error: TiffinError, headers: Headers) -> int:
+def send_error(exchange: Exchange, error: TiffinError, dialect: Dialect, headers: Headers) -> int:
     """An error in the dialect's shape; inside a begun stream its last event. Returns the status."""
     if exchange.gone:
         return 499
     if exchange.begun:
-        exchange.write(stream_error_event(error))
+        exchange.write(dialect.stream_error(error))
         exchange.keep_alive = False
         exchange.finish()
         return 200
-    status, own, body = error_response(error)
+    status, own, body = dialect.error(error)
     if isinstance(error, Draining):
         exchange.keep_alive = False
     exchange.respond(status, [*own, *headers], body)

@@ -7,43 +7,24 @@ from types import TracebackType
 
 import structlog
 
-from tiffin.dialects.openai.parameters import unsupported_by
-from tiffin.dialects.openai.requests import read
-from tiffin.dialects.openai.validate import validate
-from tiffin.errors import Draining, InvalidRequest, TiffinError
+from tiffin.dialects.dialect import Asked
+from tiffin.errors import Draining, InvalidRequest, TiffinError, UnsupportedOperation
 from tiffin.gateway.account import Account, Accounts
 from tiffin.gateway.admit import Admission
 from tiffin.gateway.attempts import Attempts, Run
 from tiffin.gateway.authenticate import authenticate
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.operations import Operation
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery, send_answer, send_error
 from tiffin.gateway.route import route
 from tiffin.ports.exchange import Exchange
-from tiffin.types.snapshot import Plan, Principal, Snapshot
-from tiffin.types.text import ChatRequest, CompletionRequest, TextRequest
+from tiffin.types.snapshot import Plan, Snapshot
 
 MAX_TIMEOUT_MS = 86_400_000
 
 log = structlog.get_logger("tiffin.gateway")
-
-
-@dataclass(slots=True, frozen=True)
-class Operation:
-    """What a public path asks for: its name in accounts, its kind, the next hop's path."""
-
-    name: str
-    kind: str
-    path: bytes
-
-
-OPERATIONS = {
-    b"/v1/chat/completions": Operation("chat", "chat", b"/v1/chat/completions"),
-    b"/v1/completions": Operation("completions", "completion", b"/v1/completions"),
-    b"/tokenize": Operation("tokenize", "tokenize", b"/tokenize"),
-    b"/detokenize": Operation("detokenize", "detokenize", b"/detokenize"),
-}
 
 
 @dataclass(slots=True)
@@ -79,16 +60,23 @@ class Walk:
             stages.accounts.open(principal, operation.name, exchange, snapshot.number) as account,
         ):
             named = (b"x-request-id", account.id.encode())
-            delivery = Delivery(exchange, account, [named, *permit.headers()])
+            dialect = operation.dialect
+            delivery = Delivery(exchange, account, dialect, [named, *permit.headers()])
             with answering_errors(delivery):
                 body = await exchange.body(stages.max_body_bytes)
-                request, canonical = read(operation.kind, body)
-                plan = route(request.model, principal, snapshot)
+                asked = dialect.read(exchange, body)
+                plan = route(asked.model, principal, snapshot)
                 account.model = plan.name
-                validate(request, unsupported=unsupported_by(plan.targets))
-                stages.guards.check_input(plan.guard, request)
-                run = self._run(exchange, operation, request, plan, principal, account)
-                run.canonical = canonical
+                check_serves(asked, plan)
+                asked.check(plan)
+                stages.guards.check_input(plan.guard, asked.pieces)
+                run = Run(
+                    asked,
+                    plan,
+                    principal.tenant,
+                    account.trace_id,
+                    deadline(exchange, plan, account),
+                )
                 with stages.cache.look_up(run, delivery) as found:
                     if not found:
                         async with self._attempts(run, account) as answer:
@@ -96,31 +84,6 @@ class Walk:
 
     def _attempts(self, run: Run, account: Account) -> Attempts:
         return Attempts(self._stages.pool, self._stages.guards, run, account, self._clock)
-
-    def _run(
-        self,
-        exchange: Exchange,
-        operation: Operation,
-        request: TextRequest,
-        plan: Plan,
-        principal: Principal,
-        account: Account,
-    ) -> Run:
-        seconds = plan.timeout_s
-        asked = exchange.header(b"x-request-timeout-ms")
-        if asked is not None:
-            seconds = min(seconds, _timeout_s(asked))
-        return Run(
-            kind=operation.kind,
-            path=operation.path,
-            request=request,
-            plan=plan,
-            tenant=principal.tenant,
-            trace_id=account.trace_id,
-            streaming=bool(getattr(request, "stream", False)),
-            keep_usage=wants_usage(request),
-            deadline=account.opened + seconds,
-        )
 
 
 class answering_errors:  # noqa: N801 - reads as the statement that it is
@@ -160,7 +123,9 @@ class answering_errors:  # noqa: N801 - reads as the statement that it is
     def _answer(self, error: TiffinError) -> None:
         delivery = self._delivery
         delivery.account.error = error
-        delivery.account.status = send_error(delivery.exchange, error, delivery.head())
+        delivery.account.status = send_error(
+            delivery.exchange, error, delivery.dialect, delivery.head()
+        )
 
 
 def _forget_frames(error: BaseException | None) -> None:
@@ -173,12 +138,24 @@ def _forget_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def wants_usage(request: TextRequest) -> bool:
-    """Whether the client asked for the usage event of its stream."""
-    if isinstance(request, ChatRequest | CompletionRequest):
-        options = request.stream_options
-        return options is not None and bool(options.include_usage)
-    return False
+def check_serves(asked: Asked, plan: Plan) -> None:
+    """Refuse what one of the plan's targets can't do at all."""
+    for target in plan.targets:
+        if target.serves and asked.operation not in target.serves:
+            raise UnsupportedOperation(
+                f"the model '{target.model}' doesn't do {asked.operation};"
+                f" it does: {', '.join(target.serves)}",
+                param="model",
+            )
+
+
+def deadline(exchange: Exchange, plan: Plan, account: Account) -> float:
+    """The moment on the loop's clock by which the answer must be whole."""
+    seconds = plan.timeout_s
+    asked = exchange.header(b"x-request-timeout-ms")
+    if asked is not None:
+        seconds = min(seconds, _timeout_s(asked))
+    return account.opened + seconds
 
 
 def _timeout_s(header: bytes) -> float:

@@ -17,7 +17,8 @@ from typing import Protocol
 class Call:
     """One attempt's request: `deadline` is a moment of the event loop's clock, in seconds.
 
-    `headers` are whole lines, each ended by CRLF, that go beside the connection's own.
+    `headers` are whole lines, each ended by CRLF, that go beside the connection's own; `content`
+    are those that say what the body is.
     """
 
     path: bytes
@@ -25,15 +26,22 @@ class Call:
     headers: bytes
     deadline: float
     method: bytes = b"POST"
+    content: bytes = b"content-type: application/json\r\n"
 
 
 class Reply(Protocol):
-    """A reply whose head has come: `streaming` is true for server-sent events."""
+    """A reply whose head has come: `streaming` is true for server-sent events.
+
+    `inference_header` is the Open Inference Protocol's header length, `usage` a replica's own word
+    on what the answer took; both as they came, empty where they didn't.
+    """
 
     status: int
     content_type: bytes
     streaming: bool
     retry_after: float | None
+    inference_header: bytes
+    usage: bytes
 
     async def read(self) -> bytes:
         """The next bytes of the body; empty at the end."""

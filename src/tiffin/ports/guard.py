@@ -7,11 +7,17 @@ Contract:
 - `check_output` gets a whole answer's text, and only of guards whose `checks_output` is true.
 """
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from tiffin.types.text import TextRequest
+
+class Piece(NamedTuple):
+    """A string of a request and where it stands; `text` None is one that can't be looked into."""
+
+    param: str
+    text: str | None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,8 +32,8 @@ class Guard(Protocol):
 
     checks_output: bool
 
-    def check_input(self, request: TextRequest) -> Finding | None:
-        """What is wrong with a request, if anything is."""
+    def check_input(self, pieces: Iterable[Piece]) -> Finding | None:
+        """What is wrong with a request's strings, if anything is."""
         ...
 
     def check_output(self, text: str) -> Finding | None:

@@ -27,6 +27,8 @@ class FakeReply:
     content_type = b"application/json"
     streaming = False
     retry_after: float | None = None
+    inference_header = b""
+    usage = b""
 
     def __init__(self, status: int) -> None:
         self.status = status

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import TracebackType
@@ -25,18 +26,19 @@ from tiffin.gateway.admit import Admission
 from tiffin.gateway.attempts import Run
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery
-from tiffin.gateway.walk import OPERATIONS, Stages, Walk
+from tiffin.gateway.walk import Stages, Walk
 from tiffin.ports.backend import Call, Reply
 from tiffin.ports.exchange import Exchange
-from tiffin.ports.guard import Finding
+from tiffin.ports.guard import Finding, Piece
 from tiffin.telemetry.events import Closed, Opened, Outcome
 from tiffin.telemetry.metrics import Meter
 from tiffin.testing.exchange import FakeExchange, answered, events_of, json_of
 from tiffin.types.snapshot import GuardPolicy, Limits, Plan, Principal, Snapshot, Target
-from tiffin.types.text import TextRequest
 
+OPERATIONS = all_operations()
 KEY = "sk-test-key-000000000000"
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
 WORD = b'data: {"choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
@@ -83,6 +85,8 @@ class Playing:
     """One call being played."""
 
     content_type = b"application/json"
+    inference_header = b""
+    usage = b""
     retry_after: float | None = None
 
     def __init__(self, backend: ScriptedBackend, script: Script) -> None:
@@ -187,7 +191,9 @@ class Shop:
         )
 
     async def handler(self, exchange: Exchange) -> None:
-        await self.walk(exchange, OPERATIONS[exchange.path])
+        operation = OPERATIONS.find(exchange.path)
+        assert operation is not None
+        await self.walk(exchange, operation)
 
     def request(self, *, key: str = KEY, headers: Any = (), **body: Any) -> FakeExchange:
         whole = {"model": "m", "messages": [{"role": "user", "content": "hello"}], **body}
@@ -476,7 +482,7 @@ async def test_a_guard_of_answers_sees_all_before_anything_goes_out(
     class NoWords:
         checks_output = True
 
-        def check_input(self, request: TextRequest) -> None:
+        def check_input(self, pieces: Iterable[Piece]) -> None:
             return None
 
         def check_output(self, text: str) -> Finding | None:

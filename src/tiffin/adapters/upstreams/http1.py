@@ -70,9 +70,10 @@ class Http1Backend:
                 self._heads[call.method, call.path] = head
         if call.method == b"GET":
             return b"%b%b\r\n" % (head, call.headers)
-        return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+        return b"%b%b%bcontent-length: %d\r\n\r\n%b" % (
             head,
             call.headers,
+            call.content,
             len(call.body),
             call.body,
         )
@@ -185,10 +186,12 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
         "content_type",
         "expires",
         "heard",
+        "inference_header",
         "retry_after",
         "status",
         "streaming",
         "transport",
+        "usage",
     )
 
     def __init__(self, pool: Http1Backend) -> None:
@@ -203,6 +206,8 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
     def _reset(self, deadline: float) -> None:
         self.status = 0
         self.content_type = b""
+        self.inference_header = b""
+        self.usage = b""
         self.streaming = False
         self.retry_after: float | None = None
         self.heard = False
@@ -357,6 +362,10 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
             self.content_type = value
         elif size in (14, 17) and name.lower() in FRAMING:
             self._length_known = True
+        elif size == 14 and name.lower() == b"x-tiffin-usage":
+            self.usage = value
+        elif size == 31 and name.lower() == b"inference-header-content-length":
+            self.inference_header = value
         elif size == 11 and name.lower() == b"retry-after":
             with contextlib.suppress(ValueError):
                 self.retry_after = max(0.0, float(value))

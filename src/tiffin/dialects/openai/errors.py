@@ -46,7 +46,7 @@ _CODES: dict[str, tuple[str, str]] = {
     "invalid_value": (_INVALID, "invalid_value"),
     "context_length_exceeded": (_INVALID, "context_length_exceeded"),
     "unsupported_parameter": (_INVALID, "unsupported_parameter"),
-    "unsupported_operation": Shape(400, _INVALID, "unsupported_operation"),
+    "unsupported_operation": (_INVALID, "unsupported_operation"),
     "unknown_parameter": (_INVALID, "unknown_parameter"),
     "payload_too_large": (_INVALID, "payload_too_large"),
     "request_timeout": (_INVALID, "request_timeout"),

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import sha256
 
+from tiffin.ports.exchange import Headers
 from tiffin.types.snapshot import Plan
 
 MAX_ENTRY_BYTES = 1_048_576
@@ -17,6 +18,7 @@ class CachedReply:
     """A whole answer as it went to the client; `expires` is a moment of the monotonic clock."""
 
     body: bytes
+    headers: Headers
     streaming: bool
     expires: float
 

@@ -2,13 +2,10 @@
 
 from types import TracebackType
 
-from tiffin.dialects.openai.requests import encode
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.attempts import Run
 from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply, ExactCache, cache_key
 from tiffin.gateway.respond import Delivery, send_cached
-
-CACHED_KINDS = ("chat", "completion")
 
 
 class ReplayCache:
@@ -40,11 +37,11 @@ class LookUp:
 
     def __enter__(self) -> bool:
         run, delivery = self._run, self._delivery
-        if not run.plan.cache_ttl_s or run.kind not in CACHED_KINDS:
+        asked = run.asked
+        if not run.plan.cache_ttl_s or not asked.cached_as:
             return False
-        shown = f"{run.kind}{'+usage' if run.keep_usage else ''}"
-        canonical = encode(run.request, model=run.plan.name)
-        self._key = cache_key(run.tenant, run.plan, shown, canonical)
+        shown = f"{asked.operation}+{asked.cached_as}"
+        self._key = cache_key(run.tenant, run.plan, shown, asked.canonical())
         entry = self._entries.get(self._key, self._accounts.clock.monotonic())
         account = delivery.account
         account.cache = "miss" if entry is None else "hit"
@@ -54,7 +51,7 @@ class LookUp:
             delivery.keep, delivery.keep_at_most = bytearray(), MAX_ENTRY_BYTES
             return False
         self._hit = True
-        send_cached(delivery, entry.body, streaming=entry.streaming)
+        send_cached(delivery, entry.body, entry.headers, streaming=entry.streaming)
         return True
 
     def __exit__(
@@ -66,5 +63,7 @@ class LookUp:
         keep = self._delivery.keep
         if error is None and keep and not self._hit:
             expires = self._accounts.clock.monotonic() + self._run.plan.cache_ttl_s
-            reply = CachedReply(bytes(keep), self._run.streaming, expires)
+            reply = CachedReply(
+                bytes(keep), self._delivery.kept_headers, self._run.asked.streaming, expires
+            )
             self._entries.put(self._key, reply)

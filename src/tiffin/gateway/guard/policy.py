@@ -1,14 +1,13 @@
 """What follows from a guard's finding, or from a guard that fails: its named policy says it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
 from tiffin.errors import Blocked
 from tiffin.gateway.guard.personal_data import PersonalData
-from tiffin.ports.guard import Finding, Guard
+from tiffin.ports.guard import Finding, Guard, Piece
 from tiffin.types.snapshot import GuardPolicy, Snapshot
-from tiffin.types.text import TextRequest
 
 KINDS: Mapping[str, Callable[[], Guard]] = {"personal_data": PersonalData}
 
@@ -30,10 +29,10 @@ class Guards:
             guards[name] = (make() if make else None, policy)
         self._guards = guards
 
-    def check_input(self, name: str, request: TextRequest) -> None:
+    def check_input(self, name: str, pieces: Callable[[], Iterable[Piece]]) -> None:
         """Raise `Blocked` where the guard finds something; an empty name checks nothing."""
         if name:
-            self._check(name, "request", lambda guard: guard.check_input(request))
+            self._check(name, "request", lambda guard: guard.check_input(pieces()))
 
     def check_output(self, name: str, text: str) -> None:
         """Raise `Blocked` where the guard of this name finds something in an answer."""

@@ -21,6 +21,8 @@ class Pieces:
         self.content_type = b"application/json"
         self.streaming = True
         self.retry_after: float | None = None
+        self.inference_header = b""
+        self.usage = b""
         self._pieces = list(pieces)
 
     async def read(self) -> bytes:

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tiffin.dialects.openai.requests import decode
+from tiffin.dialects.openai.text import TextDialect
 from tiffin.gateway.guard.personal_data import MAX_CHARACTERS, PersonalData
 from tiffin.ports.guard import Finding
+from tiffin.testing.exchange import FakeExchange
 
 PHONE = "call 98765 43210"
 USER = {"role": "user", "content": "hi"}
@@ -15,7 +16,8 @@ USER = {"role": "user", "content": "hi"}
 
 def look(kind: str, **fields: Any) -> Finding | None:
     body = msgspec.json.encode({"model": "m", **fields})
-    return PersonalData().check_input(decode(kind, body))
+    asked = TextDialect(kind, b"/").read(FakeExchange(b"POST", b"/"), body)
+    return PersonalData().check_input(asked.pieces())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,138 @@
+"""OpenAI's text endpoints as a dialect of the walk: chat, completions, tokenize, detokenize."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tiffin.dialects.dialect import JSON_CONTENT, Forward, Told, Whole
+from tiffin.dialects.openai.answer_text import answer_text
+from tiffin.dialects.openai.errors import error_response, stream_error_event
+from tiffin.dialects.openai.parameters import unsupported_by
+from tiffin.dialects.openai.requests import encode, read
+from tiffin.dialects.openai.usage import StreamScanner, read_whole
+from tiffin.dialects.openai.validate import validate
+from tiffin.errors import TiffinError
+from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.guard import Piece
+from tiffin.types.snapshot import Plan, Target
+from tiffin.types.text import ChatRequest, CompletionRequest, DetokenizeRequest, TextRequest
+
+JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
+# Requests whose answer is one of several that the model could give.
+GENERATING = ("chat", "completion")
+
+
+class TextDialect:
+    """Reads requests of one kind; `path` is where a target answers them."""
+
+    def __init__(self, kind: str, path: bytes) -> None:
+        self.kind = kind
+        self.path = path
+        # Endpoints beside OpenAI's lie at a replica's root, and at an upstream's `/v1` root too.
+        self.upstream_path = path.removeprefix(b"/v1")
+
+    def read(self, exchange: Exchange, body: bytes) -> "TextAsked":
+        """The request that a body spells; raises `InvalidRequest`."""
+        return TextAsked(self, *read(self.kind, body))
+
+    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
+        """OpenAI's error object."""
+        return error_response(error)
+
+    def stream_error(self, error: TiffinError) -> bytes:
+        """The event that ends a broken stream."""
+        return stream_error_event(error)
+
+
+class TextAsked:
+    """One request for text; satisfies `dialects.dialect.Asked`."""
+
+    __slots__ = (
+        "_canonical",
+        "_dialect",
+        "_keep_usage",
+        "cached_as",
+        "model",
+        "operation",
+        "request",
+        "streaming",
+    )
+
+    def __init__(self, dialect: TextDialect, request: TextRequest, canonical: bytes) -> None:
+        self._dialect = dialect
+        self._canonical = canonical
+        self._keep_usage = False
+        self.request = request
+        self.model = request.model
+        self.operation = dialect.kind
+        self.streaming = False
+        self.cached_as = ""
+        if isinstance(request, ChatRequest | CompletionRequest):
+            self.streaming = bool(request.stream)
+            options = request.stream_options
+            self._keep_usage = options is not None and bool(options.include_usage)
+            self.cached_as = "usage" if self._keep_usage else "plain"
+
+    def check(self, plan: Plan) -> None:
+        """What the fields mean together, and what none of the plan's targets can honour."""
+        validate(self.request, unsupported=unsupported_by(plan.targets))
+
+    def pieces(self) -> Iterator[Piece]:
+        """Every string; token ids as what can't be looked into."""
+        request = self.request
+        if isinstance(request, DetokenizeRequest):
+            yield Piece("tokens", None)
+        elif isinstance(request, CompletionRequest) and not _is_text(request.prompt):
+            yield Piece("prompt", None)
+        else:
+            yield from strings("", msgspec.to_builtins(request))
+
+    def canonical(self) -> bytes:
+        """The canonical spelling, under the name that the client asked for."""
+        return self._spelling(self.model)
+
+    def forward(self, target: Target) -> Forward:
+        """The canonical body with the target's name for the model, and usage asked of streams."""
+        remote = target.kind == "remote"
+        path = self._dialect.upstream_path if remote else self._dialect.path
+        return Forward(path, JSON_CONTENT, self._spelling(target.upstream_model or target.model))
+
+    def whole(self, told: Told, target: Target) -> Whole:
+        """The answer as it came."""
+        usage = told.usage or read_whole(
+            told.body, chosen=self.operation in GENERATING, trusted=target.kind != "remote"
+        )
+        return Whole(JSON_HEADERS, told.body, usage)
+
+    def reading(self, target: Target) -> StreamScanner:
+        """A scanner of the target's events."""
+        return StreamScanner(keep_usage=self._keep_usage, trusted=target.kind != "remote")
+
+    def answer_text(self, body: bytes) -> str:
+        """All words of the answer."""
+        return answer_text(body, streaming=self.streaming)
+
+    def _spelling(self, model: str) -> bytes:
+        if model == self.model and not self.streaming:
+            return self._canonical
+        return encode(self.request, model=model)
+
+
+def _is_text(prompt: str | list[Any]) -> bool:
+    return isinstance(prompt, str) or all(isinstance(item, str) for item in prompt)
+
+
+def strings(path: str, value: Any) -> Iterator[Piece]:
+    """Every string below a value with its path, keys of objects too."""
+    waiting = [(path, value)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, str):
+            yield Piece(path, value)
+        elif isinstance(value, list):
+            waiting += reversed([(f"{path}[{at}]", item) for at, item in enumerate(value)])
+        elif isinstance(value, dict):
+            yield from (Piece(path, key) for key in value)
+            prefix = f"{path}." if path else ""
+            waiting += reversed([(prefix + key, item) for key, item in value.items()])

@@ -1,0 +1,58 @@
+"""Which public path asks for what: its name in accounts, and the dialect that reads it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tiffin.dialects.dialect import Dialect
+from tiffin.dialects.openai.text import TextDialect
+
+
+@dataclass(slots=True, frozen=True)
+class Operation:
+    """What a request to a path is: its name in accounts and metrics, and its dialect."""
+
+    name: str
+    dialect: Dialect
+
+
+@dataclass(slots=True, frozen=True)
+class Pattern:
+    """Paths with a model's name inside: what they begin and end with."""
+
+    begins: bytes
+    ends: bytes
+    operation: Operation
+
+
+class Operations:
+    """Finds the operation of a path."""
+
+    def __init__(self, exact: Mapping[bytes, Operation], patterns: Sequence[Pattern] = ()) -> None:
+        self._exact = dict(exact)
+        self._patterns = tuple(patterns)
+
+    def find(self, path: bytes) -> Operation | None:
+        """The operation that a request to this path asks for, if it asks for one."""
+        found = self._exact.get(path)
+        if found is not None:
+            return found
+        for pattern in self._patterns:
+            if path.startswith(pattern.begins) and path.endswith(pattern.ends):
+                return pattern.operation
+        return None
+
+
+def all_operations() -> Operations:
+    """Everything that the public port offers to take through the walk."""
+    return Operations(
+        {
+            b"/v1/chat/completions": _text("chat", "chat", b"/v1/chat/completions"),
+            b"/v1/completions": _text("completions", "completion", b"/v1/completions"),
+            b"/tokenize": _text("tokenize", "tokenize", b"/tokenize"),
+            b"/detokenize": _text("detokenize", "detokenize", b"/detokenize"),
+        }
+    )
+
+
+def _text(name: str, kind: str, path: bytes) -> Operation:
+    return Operation(name, TextDialect(kind, path))
