@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tiffin.dialects.dialect import Dialect
+from tiffin.dialects.openai.embeddings import EmbeddingDialect
+from tiffin.dialects.openai.rerank import RerankDialect
 from tiffin.dialects.openai.text import TextDialect
 
 
@@ -50,6 +52,8 @@ def all_operations() -> Operations:
             b"/v1/completions": _text("completions", "completion", b"/v1/completions"),
             b"/tokenize": _text("tokenize", "tokenize", b"/tokenize"),
             b"/detokenize": _text("detokenize", "detokenize", b"/detokenize"),
+            b"/v1/embeddings": Operation("embeddings", EmbeddingDialect()),
+            b"/v1/rerank": Operation("rerank", RerankDialect()),
         }
     )
 

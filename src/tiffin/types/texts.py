@@ -3,7 +3,7 @@
 Closed and bounded like types/text.py; what spans fields is checked by their dialects.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -47,9 +47,9 @@ class RerankRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, om
     return_documents: bool | None = None
     user: str | None = None
     # Known and refused by name where a model can't honour them.
-    rank_fields: Any | None = None
-    max_chunks_per_doc: Any | None = None
-    max_tokens_per_doc: Any | None = None
+    rank_fields: Annotated[list[str], Meta(max_length=64)] | None = None
+    max_chunks_per_doc: TopN | None = None
+    max_tokens_per_doc: TopN | None = None
 
 
 TextsRequest = EmbeddingRequest | RerankRequest

@@ -1,0 +1,161 @@
+"""OpenAI's embeddings: requests as a dialect of the walk, and the answers that carry vectors.
+
+A vector travels as its 32-bit little-endian floats, so that this module needs no arrays. As JSON it
+has every digit of them; as base64 it is those bytes.
+"""
+
+from array import array
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tiffin.dialects.dialect import JSON_CONTENT, Forward, Reading, Told, Whole
+from tiffin.dialects.openai.errors import error_response, stream_error_event
+from tiffin.dialects.openai.faults import shown
+from tiffin.dialects.openai.requests import Reader
+from tiffin.dialects.openai.tallies import read_tally
+from tiffin.dialects.openai.text import JSON_HEADERS, strings
+from tiffin.errors import SchemaViolation, TiffinError
+from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.guard import Piece
+from tiffin.types.snapshot import Plan, Target
+from tiffin.types.texts import MAX_INPUTS, EmbeddingRequest
+
+PATH = b"/v1/embeddings"
+FORMATS = ("float", "base64")
+
+READER = Reader(EmbeddingRequest)
+_encode = msgspec.json.Encoder().encode
+
+
+class EmbeddingDialect:
+    """Reads requests for vectors."""
+
+    def read(self, exchange: Exchange, body: bytes) -> "EmbeddingAsked":
+        """The request that a body spells; raises `InvalidRequest`."""
+        return EmbeddingAsked(*READER.read(body))
+
+    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
+        """OpenAI's error object."""
+        return error_response(error)
+
+    def stream_error(self, error: TiffinError) -> bytes:
+        """The event that ends a broken stream; these answers are none."""
+        return stream_error_event(error)
+
+
+class EmbeddingAsked:
+    """One request for vectors; satisfies `dialects.dialect.Asked`."""
+
+    __slots__ = ("_canonical", "model", "request")
+
+    operation = "embedding"
+    streaming = False
+    cached_as = "embedding"
+
+    def __init__(self, request: EmbeddingRequest, canonical: bytes) -> None:
+        self._canonical = canonical
+        self.request = request
+        self.model = request.model
+
+    def check(self, plan: Plan) -> None:
+        """What the fields mean together."""
+        check(self.request)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Every string; token ids as what can't be looked into."""
+        given = self.request.input
+        if isinstance(given, str) or all(isinstance(item, str) for item in given):
+            yield from strings("", msgspec.to_builtins(self.request))
+        else:
+            yield Piece("input", None)
+
+    def canonical(self) -> bytes:
+        """The same for whoever asks, and for a format that is given or meant."""
+        form = self.request.encoding_format or FORMATS[0]
+        return _encode(msgspec.structs.replace(self.request, encoding_format=form, user=None))
+
+    def forward(self, target: Target) -> Forward:
+        """The body with the target's name for the model."""
+        path = PATH.removeprefix(b"/v1") if target.kind == "remote" else PATH
+        name = target.upstream_model or target.model
+        if name == self.model:
+            return Forward(path, JSON_CONTENT, self._canonical)
+        renamed = msgspec.structs.replace(self.request, model=name)
+        return Forward(path, JSON_CONTENT, _encode(renamed))
+
+    def whole(self, told: Told, target: Target) -> Whole:
+        """The answer as it came, with a vector for every text."""
+        usage = told.usage or read_tally(
+            told.body, "data", len(inputs_of(self.request)), trusted=target.kind != "remote"
+        )
+        return Whole(JSON_HEADERS, told.body, usage)
+
+    def reading(self, target: Target) -> Reading:
+        """Nothing: vectors aren't streamed."""
+        raise TypeError("vectors aren't streamed")
+
+    def answer_text(self, body: bytes) -> str:
+        """Nothing: vectors say no words."""
+        return ""
+
+
+def check(request: EmbeddingRequest) -> None:
+    """Raise `SchemaViolation` where no model could answer as asked."""
+    form = request.encoding_format
+    if form is not None and form not in FORMATS:
+        raise SchemaViolation(
+            f"'encoding_format' must be 'float' or 'base64', not '{shown(form)}'",
+            param="encoding_format",
+        )
+    given = request.input
+    if isinstance(given, str):
+        return
+    if not given:
+        raise SchemaViolation("'input' must not be empty", param="input")
+    kind = type(given[0])
+    if any(type(item) is not kind for item in given):
+        raise SchemaViolation(
+            "'input' must be all strings, all token ids, or all lists of token ids", param="input"
+        )
+    if kind is int:
+        return
+    if len(given) > MAX_INPUTS:
+        raise SchemaViolation(
+            f"'input' has {len(given)} texts; at most {MAX_INPUTS} are allowed", param="input"
+        )
+    for at, item in enumerate(given):
+        if not item:
+            raise SchemaViolation(f"'input[{at}]' must not be empty", param=f"input[{at}]")
+
+
+def inputs_of(request: EmbeddingRequest) -> list[str | list[int]]:
+    """The texts of a checked request, one by one."""
+    given: Any = request.input
+    return [given] if isinstance(given, str) or isinstance(given[0], int) else given
+
+
+def embeddings_reply(
+    model: str, vectors: Sequence[bytes], form: str | None, prompt_tokens: int
+) -> bytes:
+    """The answer: a vector for each input, in their order."""
+    shape = _base64 if form == "base64" else _floats
+    rows = [
+        b'{"object":"embedding","index":%d,"embedding":%b}' % (at, shape(vector))
+        for at, vector in enumerate(vectors)
+    ]
+    return b'{"object":"list","data":[%b],"model":%b,"usage":%b}' % (
+        b",".join(rows),
+        _encode(model),
+        b'{"prompt_tokens":%d,"total_tokens":%d}' % (prompt_tokens, prompt_tokens),
+    )
+
+
+def _base64(vector: bytes) -> bytes:
+    return b'"%b"' % b64encode(vector)
+
+
+def _floats(vector: bytes) -> bytes:
+    return _encode(array("f", vector).tolist())

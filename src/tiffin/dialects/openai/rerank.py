@@ -1,0 +1,151 @@
+"""Reranking in the shape that Cohere and Jina share: a dialect of the walk, and its answers.
+
+`return_documents` is off unless asked for: who asks has the documents.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tiffin.dialects.dialect import JSON_CONTENT, Forward, Reading, Told, Whole
+from tiffin.dialects.openai.errors import error_response, stream_error_event
+from tiffin.dialects.openai.parameters import not_supported
+from tiffin.dialects.openai.requests import Reader
+from tiffin.dialects.openai.tallies import read_tally
+from tiffin.dialects.openai.text import JSON_HEADERS, strings
+from tiffin.errors import TiffinError
+from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.guard import Piece
+from tiffin.types.snapshot import Plan, Target
+from tiffin.types.texts import Document, RerankRequest
+
+PATH = b"/v1/rerank"
+# What replicas of ours have no use for: every document is looked at whole, or refused.
+LOCAL_UNSUPPORTED = ("rank_fields", "max_chunks_per_doc", "max_tokens_per_doc")
+
+READER = Reader(RerankRequest)
+_encode = msgspec.json.Encoder().encode
+
+
+class _Result(msgspec.Struct, omit_defaults=True):
+    index: int
+    relevance_score: float
+    document: Document | None = None
+
+
+class _Answer(msgspec.Struct):
+    results: list[_Result] = []
+
+
+_ANSWERS = msgspec.json.Decoder(_Answer)
+
+
+class RerankDialect:
+    """Reads requests to rank documents."""
+
+    def read(self, exchange: Exchange, body: bytes) -> "RerankAsked":
+        """The request that a body spells; raises `InvalidRequest`."""
+        return RerankAsked(*READER.read(body))
+
+    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
+        """OpenAI's error object."""
+        return error_response(error)
+
+    def stream_error(self, error: TiffinError) -> bytes:
+        """The event that ends a broken stream; these answers are none."""
+        return stream_error_event(error)
+
+
+class RerankAsked:
+    """One request to rank documents; satisfies `dialects.dialect.Asked`."""
+
+    __slots__ = ("_canonical", "model", "request")
+
+    operation = "rerank"
+    streaming = False
+    cached_as = "rerank"
+
+    def __init__(self, request: RerankRequest, canonical: bytes) -> None:
+        self._canonical = canonical
+        self.request = request
+        self.model = request.model
+
+    def check(self, plan: Plan) -> None:
+        """What the plan's targets can't honour."""
+        if any(target.kind != "remote" for target in plan.targets):
+            check(self.request)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Every string."""
+        return strings("", msgspec.to_builtins(self.request))
+
+    def canonical(self) -> bytes:
+        """The same for whoever asks, and for documents in either form."""
+        return _encode(
+            msgspec.structs.replace(
+                self.request,
+                documents=texts_of(self.request),
+                return_documents=bool(self.request.return_documents),
+                user=None,
+            )
+        )
+
+    def forward(self, target: Target) -> Forward:
+        """The body with the target's name for the model."""
+        path = PATH.removeprefix(b"/v1") if target.kind == "remote" else PATH
+        name = target.upstream_model or target.model
+        if name == self.model:
+            return Forward(path, JSON_CONTENT, self._canonical)
+        renamed = msgspec.structs.replace(self.request, model=name)
+        return Forward(path, JSON_CONTENT, _encode(renamed))
+
+    def whole(self, told: Told, target: Target) -> Whole:
+        """The answer as it came, with as many results as were asked for."""
+        usage = told.usage or read_tally(
+            told.body, "results", results_wanted(self.request), trusted=target.kind != "remote"
+        )
+        return Whole(JSON_HEADERS, told.body, usage)
+
+    def reading(self, target: Target) -> Reading:
+        """Nothing: rankings aren't streamed."""
+        raise TypeError("rankings aren't streamed")
+
+    def answer_text(self, body: bytes) -> str:
+        """The documents that come back."""
+        results = _ANSWERS.decode(body).results
+        return "\n".join(result.document.text for result in results if result.document)
+
+
+def check(request: RerankRequest) -> None:
+    """Raise `UnsupportedParameter` for what a replica of ours can't honour."""
+    for name in LOCAL_UNSUPPORTED:
+        if getattr(request, name) is not None:
+            raise not_supported(name)
+
+
+def texts_of(request: RerankRequest) -> list[str]:
+    """The documents as plain texts."""
+    return [one if isinstance(one, str) else one.text for one in request.documents]
+
+
+def results_wanted(request: RerankRequest) -> int:
+    """How many results the answer has."""
+    return min(request.top_n or len(request.documents), len(request.documents))
+
+
+def rerank_reply(name: str, request: RerankRequest, scores: Sequence[float], tokens: int) -> bytes:
+    """The answer called `name`: the best documents first, of equal ones the earlier first."""
+    order = sorted(range(len(scores)), key=lambda at: -scores[at])[: results_wanted(request)]
+    texts = texts_of(request) if request.return_documents else None
+    results = [
+        _Result(at, scores[at], Document(text=texts[at]) if texts is not None else None)
+        for at in order
+    ]
+    return _encode(
+        {
+            "id": name,
+            "model": request.model,
+            "results": results,
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+    )
