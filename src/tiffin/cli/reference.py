@@ -38,6 +38,8 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (models.OnnxModel, '[models.NAME] with runtime = "onnx"', "models.fraud"),
     (models.Decision, "[models.NAME.decision]", "models.fraud.decision"),
     (models.PythonModel, '[models.NAME] with runtime = "python"', "models.own"),
+    (models.PipelineModel, '[models.NAME] with runtime = "pipeline"', "models.review"),
+    (models.PipelineStep, "[[models.NAME.steps]]", "models.review.steps"),
     (models.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 
-_SECTION = re.compile(r'#?\[([\w."-]+)\]$')
+_SECTION = re.compile(r'#?\[{1,2}([\w."-]+)\]{1,2}$')
 _SETTING = re.compile(r"#?([a-z0-9_]+) = (.*)$")
 
 

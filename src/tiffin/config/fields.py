@@ -13,6 +13,7 @@ Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
 SecondsOrNone = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Milliseconds = Annotated[float, Meta(ge=0, le=1000 * YEAR_S)]
 Text = Annotated[str, Meta(min_length=1)]
+TensorName = Annotated[str, Meta(min_length=1, max_length=512)]
 Digest = Annotated[
     str, Meta(pattern="^[0-9a-f]{64}$", description="64 lower-case hexadecimal digits")
 ]

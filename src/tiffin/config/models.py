@@ -11,6 +11,7 @@ from tiffin.config.fields import (
     Positive,
     Seconds,
     SecondsOrNone,
+    TensorName,
     Text,
 )
 
@@ -135,6 +136,51 @@ class PythonModel(
     load_timeout_s: Seconds = 120.0
 
 
+class PipelineStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[models.NAME.steps]]`: one step, done by a `model` of ours or by a `function`.
+
+    `function` is one of Tiffin's own by name (`ocr.read`), or `FILE.py:NAME` of the pipeline's
+    files. `inputs` say for each of its inputs where that comes from: `request.INPUT` or
+    `STEP.OUTPUT`, or several of these: those that ran, joined along the first dimension. `when`
+    (`STEP.OUTPUT >= 0.5`) runs the step only if it holds for that one value. `options` are a
+    function's settings.
+    """
+
+    name: Text
+    model: str = ""
+    function: str = ""
+    inputs: dict[TensorName, str | list[str]] = {}
+    when: str = ""
+    options: dict[str, str | bool | int | float] = {}
+
+
+class PipelineModel(
+    ModelCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="pipeline",
+):
+    """A small graph of other models and functions, in a process of its own.
+
+    `outputs` say where each output comes from, as a step's `inputs` do. `files` are read by its
+    functions; those that are code run only where `trusted` is true. `concurrency` requests are in
+    work at once, `queue` more may wait; `parallel` runs of steps go on at once in each.
+    `load_timeout_s` covers waiting for its models.
+    """
+
+    steps: list[PipelineStep]
+    outputs: dict[TensorName, str | list[str]]
+    files: dict[str, File] = {}
+    trusted: bool = False
+    concurrency: Positive = 4
+    parallel: Positive = 4
+    queue: Count = 64
+    threads: Count = 0
+    load_timeout_s: Seconds = 600.0
+
+
 class RemoteModel(
     ModelCommon,
     frozen=True,
@@ -189,8 +235,8 @@ class EchoModel(
     load_timeout_s: Seconds = 60.0
 
 
-Model = LlamacppModel | OnnxModel | PythonModel | RemoteModel | EchoModel
-LocalModel = LlamacppModel | OnnxModel | PythonModel | EchoModel
+Model = LlamacppModel | OnnxModel | PythonModel | PipelineModel | RemoteModel | EchoModel
+LocalModel = LlamacppModel | OnnxModel | PythonModel | PipelineModel | EchoModel
 
 GGUF = "model.gguf"
 
@@ -201,7 +247,7 @@ def files_of(model: Model) -> dict[str, File]:
         case LlamacppModel():
             file = File(sources=model.sources, sha256=model.sha256, size_bytes=model.size_bytes)
             return {GGUF: file}
-        case OnnxModel() | PythonModel():
+        case OnnxModel() | PythonModel() | PipelineModel():
             return model.files
         case _:
             return {}

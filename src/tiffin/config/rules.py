@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from tiffin.config.models import LlamacppModel, ModelCommon, RemoteModel
+from tiffin.config.graph import broken_graph, broken_nesting
+from tiffin.config.models import LlamacppModel, ModelCommon, PipelineModel, RemoteModel
 from tiffin.config.schema import Config, Key, Route
 from tiffin.config.shape import Problem, nearest
 from tiffin.types.snapshot import Limits
@@ -20,6 +21,7 @@ def broken(config: Config) -> Iterator[Problem]:
             yield from _key(config, key, f"tenants.{name}.keys.{key_name}")
     for name, model in config.models.items():
         yield from _model(config, model, f"models.{name}")
+    yield from broken_nesting(config.models)
     for name, route in config.routes.items():
         yield from _route(config, name, route)
 
@@ -46,6 +48,8 @@ def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
     yield from _guard(config, model.guard, f"{where}.guard")
     if isinstance(model, LlamacppModel):
         yield from _sources(model.sources, f"{where}.sources")
+    elif isinstance(model, PipelineModel):
+        yield from broken_graph(model, where, config.models)
     elif isinstance(model, RemoteModel):
         yield from _url(model.url, f"{where}.url")
         yield from _file(model.key_file, f"{where}.key_file")

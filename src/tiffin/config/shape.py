@@ -40,10 +40,7 @@ def misfits(kind: inspect.Type, value: Any, where: str = "") -> Iterator[Problem
         case inspect.DictType() if isinstance(value, dict):
             for name, inner in value.items():
                 path = join(where, name)
-                if not NAME.fullmatch(name):
-                    yield Problem(
-                        path, "names have letters, digits, '.', '_', '-', no more than 64 of them"
-                    )
+                yield from _bad_name(chosen.key_type, name, path)
                 yield from misfits(chosen.value_type, inner, path)
         case inspect.ListType() if isinstance(value, list):
             for number, inner in enumerate(value):
@@ -58,10 +55,15 @@ def choose(kind: inspect.Type, value: Any) -> inspect.Type:
     """The type without its notes; of several kinds of section, the one that the value names."""
     if isinstance(kind, inspect.Metadata):
         kind = kind.type
-    if isinstance(kind, inspect.UnionType) and isinstance(value, dict):
+    if not isinstance(kind, inspect.UnionType):
+        return kind
+    if isinstance(value, dict):
         for member in _members(kind):
             if value.get(str(member.tag_field)) == member.tag:
                 return member
+    for plain in kind.types:
+        if isinstance(plain, inspect.ListType) if isinstance(value, list) else fits(plain, value):
+            return plain
     return kind
 
 
@@ -103,6 +105,8 @@ def expected(kind: inspect.Type) -> str:
             words = "a text that isn't empty" if kind.min_length else "a text"
         case inspect.LiteralType():
             words = one_of(kind.values)
+        case inspect.UnionType() if not _members(kind):
+            words = " or ".join(expected(member) for member in kind.types)
         case inspect.ListType():
             words = f"a list, each {expected(kind.item_type)}"
         case _:
@@ -157,10 +161,21 @@ def _struct_misfits(
             yield Problem(join(where, field.name), f"missing, expected {expected(field.type)}")
 
 
+def _bad_name(kind: inspect.Type, name: str, path: str) -> Iterator[Problem]:
+    """Names that others gave, of tensors say, have a type of their own; ours are narrow."""
+    if isinstance(kind, inspect.StrType) and kind.max_length:
+        if not fits(kind, name):
+            yield Problem(path, f"a name has 1 to {kind.max_length} characters")
+    elif not NAME.fullmatch(name):
+        yield Problem(path, "names have letters, digits, '.', '_', '-', no more than 64 of them")
+
+
 def _no_member(kind: inspect.UnionType, value: Any, where: str) -> Problem:
+    members = _members(kind)
+    if not members:
+        return Problem(where, f"found {shown(value)}, expected {expected(kind)}")
     if not isinstance(value, dict):
         return Problem(where, f"found {shown(value)}, expected a section")
-    members = _members(kind)
     tag = str(members[0].tag_field)
     choices = one_of(member.tag for member in members)
     if tag not in value:
@@ -192,4 +207,4 @@ def _well_formed(kind: inspect.StrType, value: str) -> bool:
         return False
     if kind.pattern is not None and not re.fullmatch(kind.pattern, value):
         return False
-    return len(value) >= (kind.min_length or 0)
+    return (kind.min_length or 0) <= len(value) <= (kind.max_length or len(value))

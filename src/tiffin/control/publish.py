@@ -17,13 +17,14 @@ from tiffin.config.models import (
     Model,
     ModelCommon,
     OnnxModel,
+    PipelineModel,
     PythonModel,
     RemoteModel,
     files_of,
 )
 from tiffin.config.schema import Config, Route
 from tiffin.control.catalogue.abilities import kind_of, serves
-from tiffin.control.catalogue.revision import manifest_of, revision_id
+from tiffin.control.catalogue.revision import peers_of, revision_of
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import (
     Deployment,
@@ -69,9 +70,7 @@ def compose(
 ) -> Snapshot:
     """The snapshot that follows `previous`, or `previous` itself where nothing would change."""
     config = loaded.config
-    targets = {
-        name: _target(name, model, shelf, site.folder) for name, model in config.models.items()
-    }
+    targets = {name: _target(name, config.models, shelf, site.folder) for name in config.models}
     draft = Snapshot(
         number=0,
         config_hash=loaded.sha256,
@@ -84,7 +83,7 @@ def compose(
             for name, guard in config.guards.items()
         },
         deployments=tuple(
-            _deployment(name, model, targets[name], shelf, _threads(config, model, site.cores))
+            _deployment(model, name, targets, shelf, _threads(config, model, site.cores))
             for name, model in config.models.items()
             if not isinstance(model, RemoteModel) and targets[name].state == READY
         ),
@@ -186,8 +185,9 @@ def _identity(targets: tuple[Target, ...], guard: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(meaning)).hexdigest()
 
 
-def _target(name: str, model: Model, shelf: Shelf, folder: DataFolder) -> Target:
-    revision = revision_id(manifest_of(model))
+def _target(name: str, models: Mapping[str, Model], shelf: Shelf, folder: DataFolder) -> Target:
+    model = models[name]
+    revision = revision_of(model, models)
     if isinstance(model, RemoteModel):
         return Target(
             model=name,
@@ -206,16 +206,13 @@ def _target(name: str, model: Model, shelf: Shelf, folder: DataFolder) -> Target
             between_bytes_timeout_s=model.between_bytes_timeout_s,
             tools=model.tools,
         )
-    state, reason = READY, ""
-    if any(file.sha256 not in shelf.present for file in files_of(model).values()):
-        reason = shelf.failed.get(name, "")
-        state = FAILED if reason else FETCHING
+    state, reason = _standing(name, models, shelf)
     return Target(
         model=name,
         revision=revision,
         kind=kind_of(model),
         serves=serves(model),
-        protocol="oip" if isinstance(model, OnnxModel | PythonModel) else "openai",
+        protocol="oip" if isinstance(model, OnnxModel | PythonModel | PipelineModel) else "openai",
         state=state,
         reason=reason,
         socket=str(folder.replica_socket(name, revision)),
@@ -226,8 +223,20 @@ def _target(name: str, model: Model, shelf: Shelf, folder: DataFolder) -> Target
     )
 
 
+def _standing(name: str, models: Mapping[str, Model], shelf: Shelf) -> tuple[str, str]:
+    """Whether a model's files and those of the models that it calls are here, or why not."""
+    if any(file.sha256 not in shelf.present for file in files_of(models[name]).values()):
+        reason = shelf.failed.get(name, "")
+        return (FAILED if reason else FETCHING), reason
+    for peer in peers_of(models[name]):
+        state, reason = _standing(peer, models, shelf)
+        if state != READY:
+            return state, f"it calls {peer}: {reason}" if reason else ""
+    return READY, ""
+
+
 def _deployment(
-    name: str, model: LocalModel, target: Target, shelf: Shelf, threads: int
+    model: LocalModel, name: str, targets: Mapping[str, Target], shelf: Shelf, threads: int
 ) -> Deployment:
     # Without what only the gateway and the catalogue read, so that changing it restarts nothing.
     spec: Model = msgspec.structs.replace(model, timeout_s=0.0, cache_ttl_s=0.0, guard="")
@@ -235,17 +244,18 @@ def _deployment(
     match spec:
         case LlamacppModel():
             spec = msgspec.structs.replace(spec, sources=[])
-        case OnnxModel() | PythonModel():
+        case OnnxModel() | PythonModel() | PipelineModel():
             spec = msgspec.structs.replace(spec, files={})
     return Deployment(
         model=name,
-        revision=target.revision,
-        socket=target.socket,
+        revision=targets[name].revision,
+        socket=targets[name].socket,
         spec=msgspec.Raw(msgspec.json.encode(spec)),
         files={
             known_as: PlacedFile(path=str(shelf.present[file.sha256]), sha256=file.sha256)
             for known_as, file in files.items()
         },
+        peers={peer: targets[peer].socket for peer in peers_of(model)},
         threads=threads,
     )
 

@@ -40,7 +40,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """One revision to be kept running as a replica process on this machine.
 
     `socket` is the path of its unix socket; `spec` is the model's config section, resolved;
-    `files` are the model's files by the name that the runtime knows them under.
+    `files` are the model's files by the name that the runtime knows them under; `peers` are the
+    sockets of the models that it calls, by their names.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     socket: str
     spec: msgspec.Raw
     files: dict[str, PlacedFile] = {}
+    peers: dict[str, str] = {}
     threads: int = 1
 
 

@@ -21,6 +21,7 @@ SHOWN_AS_SECTIONS = {
     "limits",
     "files",
     "decision",
+    "steps",
 }
 
 
@@ -28,6 +29,7 @@ def at(tree: object, section: str) -> dict[str, object]:
     for name in re.findall(r'"[^"]+"|[^.]+', section):
         assert isinstance(tree, dict)
         tree = tree[name.strip('"')]
+        tree = tree[-1] if isinstance(tree, list) else tree
     assert isinstance(tree, dict)
     return tree
 

@@ -1,6 +1,9 @@
 """What a model can do, by the section that configures it."""
 
-from tiffin.config.models import Model, OnnxModel, PythonModel, RemoteModel
+from tiffin.config.models import Model, OnnxModel, PipelineModel, PythonModel, RemoteModel
+
+DOCUMENT_OUTPUTS = frozenset(("text", "confidence", "box", "page", "size"))
+"""The outputs of a pipeline that reads documents."""
 
 TEXT_OPERATIONS = ("chat", "completion", "tokenize", "detokenize", "response")
 
@@ -17,7 +20,9 @@ def serves(model: Model) -> tuple[str, ...]:
             return ("embedding", "infer")
         case OnnxModel(task="rerank"):
             return ("rerank", "infer")
-        case OnnxModel() | PythonModel() | RemoteModel(protocol="oip"):
+        case PipelineModel() if set(model.outputs) >= DOCUMENT_OUTPUTS:
+            return ("document", "infer")
+        case OnnxModel() | PythonModel() | PipelineModel() | RemoteModel(protocol="oip"):
             return ("infer",)
         case RemoteModel():
             return (*TEXT_OPERATIONS, "embedding", "rerank", "transcription")

@@ -1,7 +1,9 @@
 """What a revision is: the bytes and options that decide its answers, named by their digest."""
 
 import hashlib
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -10,6 +12,7 @@ from tiffin.config.models import (
     LlamacppModel,
     Model,
     OnnxModel,
+    PipelineModel,
     PythonModel,
     RemoteModel,
     files_of,
@@ -17,6 +20,7 @@ from tiffin.config.models import (
 from tiffin.types.ids import RevisionId
 
 MANIFEST_FORMAT = 1
+_ALONE: Final[Mapping[str, Model]] = MappingProxyType({})
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,8 +36,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     options: dict[str, Any] = {}
 
 
-def manifest_of(model: Model) -> Manifest:
-    """The manifest of a model of the configuration."""
+def manifest_of(model: Model, others: Mapping[str, Model] = _ALONE) -> Manifest:
+    """The manifest of a model of the configuration; `others` has the models that it calls."""
     digests = {name: file.sha256.lower() for name, file in files_of(model).items()}
     match model:
         case LlamacppModel():
@@ -56,6 +60,12 @@ def manifest_of(model: Model) -> Manifest:
                 files=digests,
                 options=_options(model, "code class_name"),
             )
+        case PipelineModel():
+            options = _options(model, "steps outputs")
+            options["models"] = {
+                name: revision_of(others[name], others) for name in peers_of(model)
+            }
+            return Manifest(runtime="pipeline", files=digests, options=options | {"models": peers})
         case RemoteModel():
             return Manifest(runtime="remote", options=_options(model, "url protocol model tools"))
         case EchoModel():
@@ -67,6 +77,18 @@ def manifest_of(model: Model) -> Manifest:
 
 def _options(model: Model, names: str) -> dict[str, Any]:
     return {name: msgspec.to_builtins(getattr(model, name)) for name in names.split()}
+
+
+def peers_of(model: Model) -> list[str]:
+    """The names of the models that a model calls, in alphabetical order."""
+    if not isinstance(model, PipelineModel):
+        return []
+    return sorted({step.model for step in model.steps if step.model})
+
+
+def revision_of(model: Model, others: Mapping[str, Model] = _ALONE) -> RevisionId:
+    """The revision of a model of the configuration; `others` has the models that it calls."""
+    return revision_id(manifest_of(model, others))
 
 
 def canonical(manifest: Manifest) -> bytes:
