@@ -60,7 +60,7 @@ HEAVY = {
     "pydantic", "ray", "requests", "rich", "sqlite3", "starlette", "torch", "typer", "uvicorn",
     "xllamacpp",
 }  # fmt: skip
-NUMERIC = ("tiffin.dialects.oip.arrays", "tiffin.serving.")
+NUMERIC = ("tiffin.dialects.oip.arrays", "tiffin.dialects.oip.binding", "tiffin.serving.")
 
 
 def importing(names: list[str]) -> tuple[list[list[str]], set[str]]:
