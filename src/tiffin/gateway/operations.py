@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tiffin.dialects.dialect import Dialect
+from tiffin.dialects.oip.dialect import InferDialect
 from tiffin.dialects.openai.embeddings import EmbeddingDialect
 from tiffin.dialects.openai.rerank import RerankDialect
 from tiffin.dialects.openai.text import TextDialect
@@ -54,7 +55,8 @@ def all_operations() -> Operations:
             b"/detokenize": _text("detokenize", "detokenize", b"/detokenize"),
             b"/v1/embeddings": Operation("embeddings", EmbeddingDialect()),
             b"/v1/rerank": Operation("rerank", RerankDialect()),
-        }
+        },
+        [Pattern(b"/v2/models/", b"/infer", Operation("infer", InferDialect()))],
     )
 
 

@@ -4,6 +4,7 @@ Clients tell a 429 of pace from one of money by `code`: `rate_limit_exceeded` ma
 after the time that the headers say; `insufficient_quota` may not.
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -93,7 +94,14 @@ class _Body(msgspec.Struct):
     error: _Error
 
 
+class _Line(msgspec.Struct):
+    """The Open Inference Protocol's error."""
+
+    error: str
+
+
 _READER = msgspec.json.Decoder(_Body)
+_LINE = msgspec.json.Decoder(_Line)
 # Several slugs share a wire code; the most general of them is read back.
 _BY_CODE = {
     TABLE[cls.slug].code: cls for cls in reversed(every_error()) if cls is not ConfigInvalid
@@ -154,7 +162,8 @@ def error_from_event(payload: bytes, *, trusted: bool) -> TiffinError:
 
 
 def _read(body: bytes) -> _Error:
-    try:
+    with suppress(msgspec.DecodeError):
         return _READER.decode(body).error
-    except msgspec.DecodeError:
-        return _Error("it gave no reason")
+    with suppress(msgspec.DecodeError):
+        return _Error(_LINE.decode(body).error)
+    return _Error("it gave no reason")
