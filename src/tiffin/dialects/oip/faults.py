@@ -17,6 +17,7 @@ DATATYPES = ", ".join(Datatype.__args__)  # type: ignore[attr-defined]
 
 _STEP = re.compile(r"\.?(\w+)|\[(\d+)\]")
 _WORDS = {"`int`": "an integer", "`str`": "a string", "`array`": "a list", "`object`": "an object"}
+_ROOT = re.compile(r"Expected `object`, got (`\w+`)")
 _EXPECTED = re.compile(r"Expected (`[^`]*`)(?: of length)?(.*?)(?:, got `[^`]*`)?$")
 
 
@@ -30,6 +31,10 @@ def shown(value: object) -> str:
 def explained(error: SchemaViolation, header: bytes) -> SchemaViolation:
     """The same fault with the value that was given, and the name of its input or output."""
     path = error.param or ""
+    if not path and (root := _ROOT.match(error.message)):
+        return SchemaViolation(
+            f"the body: expected an object, given {_WORDS.get(root[1], root[1])}"
+        )
     if not path or len(header) > MAX_EXPLAINED_BYTES:
         return error
     message = error.message.removeprefix(f"{path}: ")
