@@ -61,11 +61,9 @@ def manifest_of(model: Model, others: Mapping[str, Model] = _ALONE) -> Manifest:
                 options=_options(model, "code class_name"),
             )
         case PipelineModel():
-            options = _options(model, "steps outputs")
-            options["models"] = {
-                name: revision_of(others[name], others) for name in peers_of(model)
-            }
-            return Manifest(runtime="pipeline", files=digests, options=options | {"models": peers})
+            peers = {name: revision_of(others[name], others) for name in peers_of(model)}
+            options = _options(model, "steps outputs") | {"models": peers}
+            return Manifest(runtime="pipeline", files=digests, options=options)
         case RemoteModel():
             return Manifest(runtime="remote", options=_options(model, "url protocol model tools"))
         case EchoModel():
