@@ -32,14 +32,13 @@ def explained(error: SchemaViolation, header: bytes) -> SchemaViolation:
     """The same fault with the value that was given, and the name of its input or output."""
     path = error.param or ""
     if not path and (root := _ROOT.match(error.message)):
-        return SchemaViolation(
-            f"the body: expected an object, given {_WORDS.get(root[1], root[1])}"
-        )
+        given = _WORDS.get(root[1], root[1])
+        return SchemaViolation(f"the body: expected an object, given {given}")
     if not path or len(header) > MAX_EXPLAINED_BYTES:
         return error
     message = error.message.removeprefix(f"{path}: ")
     try:
-        given, tensor = _look(msgspec.json.decode(header), path)
+        value, tensor = _look(msgspec.json.decode(header), path)
     except (msgspec.DecodeError, RecursionError, LookupError, TypeError):
         return error
     if message.startswith("Invalid enum value"):
@@ -49,7 +48,7 @@ def explained(error: SchemaViolation, header: bytes) -> SchemaViolation:
         expected = word + found[2].replace(">=", "of at least").replace("<=", "of at most")
     else:
         return SchemaViolation(f"{path}{tensor}: {message}", param=path)
-    return SchemaViolation(f"{path}{tensor}: expected {expected}, given {shown(given)}", param=path)
+    return SchemaViolation(f"{path}{tensor}: expected {expected}, given {shown(value)}", param=path)
 
 
 def refuse_duplicates(request: InferRequest, body: bytes, end: int) -> None:
