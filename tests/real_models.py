@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tiffin.adapters.sources.registry import default_sources
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
+from tiffin.config.models import files_of
 from tiffin.control.catalogue.pull import artifacts_of, pull
 from tiffin.control.catalogue.starter import STARTER_MODELS
 from tiffin.types.paths import DataFolder
@@ -13,8 +14,16 @@ STORE = "TIFFIN_TEST_STORE"
 
 
 def model_file(name: str) -> Path:
-    """The verified file of a starter model; downloads it where this machine hasn't got it yet."""
+    """The verified file of a starter model that has one."""
+    [path] = model_files(name).values()
+    return path
+
+
+def model_files(name: str) -> dict[str, Path]:
+    """The verified files of a starter model; downloads what this machine hasn't got yet."""
     folder = DataFolder(Path(os.environ.get(STORE, "~/.tiffin")).expanduser())
     store = LocalArtifactStore(folder.artifacts)
-    [artifact] = artifacts_of(name, STARTER_MODELS[name])
-    return pull(artifact, store, default_sources(os.environ))
+    sources = default_sources(os.environ)
+    model = STARTER_MODELS[name]
+    pulled = [pull(artifact, store, sources) for artifact in artifacts_of(name, model)]
+    return dict(zip(files_of(model), pulled, strict=True))

@@ -13,6 +13,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from tests.real_models import model_file
 from tests.system.server import KEY, Server
+from tiffin.config.models import LlamacppModel
 from tiffin.control.catalogue.starter import STARTER_MODELS
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("real models")]
@@ -40,6 +41,7 @@ PERSON = {
 def section(name: str) -> str:
     """A starter model with its already fetched file."""
     model = STARTER_MODELS[name]
+    assert isinstance(model, LlamacppModel)
     return f"""
 [models.{name}]
 runtime = "llamacpp"

@@ -5,6 +5,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -53,7 +54,16 @@ def starter_config(folder: DataFolder, environ: Mapping[str, str] | None = None)
         tenants={TENANT: Tenant(keys={"main": key})},
         models=dict(STARTER_MODELS),
     )
-    return load_tree(msgspec.to_builtins(config), environ, source="starter")
+    return load_tree(_as_in_a_file(msgspec.to_builtins(config)), environ, source="starter")
+
+
+def _as_in_a_file(value: Any) -> Any:
+    """A tree with lists alone, and without settings that have no value: TOML has neither."""
+    if isinstance(value, dict):
+        return {name: _as_in_a_file(one) for name, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_as_in_a_file(one) for one in value]
+    return value
 
 
 def ensure_key(folder: DataFolder, environ: Mapping[str, str] | None = None) -> str:

@@ -57,7 +57,7 @@ def config_page() -> str:
         WRITTEN,
         "One file, `tiffin.toml`, in [TOML](https://toml.io). `tiffin init` writes it with every",
         "setting explained; `tiffin check` says whether a file is right. Without a file, Tiffin",
-        "serves the two starter models.",
+        "serves the starter models.",
         "",
         "A variable such as `TIFFIN__SERVER__PORT` wins over the file: two underscores for each",
         "dot. [config.schema.json](config.schema.json) is the same as a JSON Schema.",

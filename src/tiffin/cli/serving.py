@@ -10,6 +10,7 @@ from tiffin.cli.locate import config_path, configured, folder
 from tiffin.cli.screen import Welcome, screen
 from tiffin.config.models import files_of
 from tiffin.config.schema import Config
+from tiffin.control.catalogue.abilities import serves
 from tiffin.types.paths import DataFolder
 
 
@@ -41,9 +42,10 @@ def _key(config: Config, here: DataFolder) -> str:
 
 
 def _first_model(config: Config) -> str:
-    """The model that will answer first: the one with the smallest file."""
+    """The model that will chat first: the one with the smallest file."""
     sizes = {
         name: sum(file.size_bytes for file in files_of(model).values())
         for name, model in config.models.items()
+        if "chat" in serves(model)
     }
     return min(sizes, key=lambda name: sizes[name], default="chat-tiny")

@@ -13,6 +13,7 @@ from tiffin.config.schema import Config
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # In no path, address or name; a line break would be the one place to smuggle a header in.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,12 @@ def misfits(kind: inspect.Type, value: Any, where: str = "") -> Iterator[Problem
                 path = join(where, name)
                 yield from _bad_name(chosen.key_type, name, path)
                 yield from misfits(chosen.value_type, inner, path)
-        case inspect.ListType() if isinstance(value, list):
+        case inspect.ListType() | inspect.VarTupleType() if isinstance(value, list):
             for number, inner in enumerate(value):
                 yield from misfits(chosen.item_type, inner, f"{where}[{number}]")
+        case inspect.TupleType(items) if isinstance(value, list) and len(value) == len(items):
+            for number, (item, inner) in enumerate(zip(items, value, strict=True)):
+                yield from misfits(item, inner, f"{where}[{number}]")
         case inspect.UnionType():
             yield _no_member(chosen, value, where)
         case _ if not fits(kind, value):
@@ -62,7 +66,7 @@ def choose(kind: inspect.Type, value: Any) -> inspect.Type:
             if value.get(str(member.tag_field)) == member.tag:
                 return member
     for plain in kind.types:
-        if isinstance(plain, inspect.ListType) if isinstance(value, list) else fits(plain, value):
+        if isinstance(plain, _LISTS) if isinstance(value, list) else fits(plain, value):
             return plain
     return kind
 
@@ -107,8 +111,10 @@ def expected(kind: inspect.Type) -> str:
             words = one_of(kind.values)
         case inspect.UnionType() if not _members(kind):
             words = " or ".join(expected(member) for member in kind.types)
-        case inspect.ListType():
+        case inspect.ListType() | inspect.VarTupleType():
             words = f"a list, each {expected(kind.item_type)}"
+        case inspect.TupleType(items):
+            words = f"a list of {len(items)}, each {expected(items[0])}"
         case _:
             words = "a section"
     return words

@@ -27,7 +27,7 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     """A file that a model needs: its sha256 (64 hex digits), and sources in order of preference.
 
     `size_bytes` 0 means that the size isn't declared; `where` is the setting that lists the
-    sources.
+    sources. `chats` says that the model answers conversations, for which people wait first.
     """
 
     model: str
@@ -35,6 +35,7 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     sources: tuple[str, ...] = ()
     where: str = ""
+    chats: bool = False
 
 
 class Landing(Protocol):

@@ -7,6 +7,7 @@ import pytest
 
 from tiffin.app.starter import configuration, ensure_key, folder_of, starter_config
 from tiffin.config.secrets import hashed, key_hashes
+from tiffin.control.catalogue.starter import STARTER_MODELS
 from tiffin.errors import ConfigInvalid
 from tiffin.types.paths import DataFolder
 
@@ -16,9 +17,9 @@ def folder(tmp_path: Path) -> DataFolder:
     return DataFolder(tmp_path / "data")
 
 
-def test_the_starter_serves_two_models_for_one_admin_key(folder: DataFolder) -> None:
+def test_the_starter_serves_its_models_for_one_admin_key(folder: DataFolder) -> None:
     loaded = starter_config(folder, {})
-    assert set(loaded.config.models) == {"chat", "chat-tiny"}
+    assert set(loaded.config.models) == set(STARTER_MODELS)
     key = ensure_key(folder, {})
     assert key_hashes(loaded.config, {}) == {hashed(key): ("starter", "main")}
     assert loaded.config.tenants["starter"].keys["main"].admin

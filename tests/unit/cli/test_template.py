@@ -9,6 +9,7 @@ import pytest
 from tiffin.cli import template
 from tiffin.cli.reference import PARTS
 from tiffin.config.schema import Config
+from tiffin.control.catalogue.starter import STARTER_MODELS
 
 SHOWN_AS_SECTIONS = {
     "server",
@@ -36,7 +37,7 @@ def at(tree: object, section: str) -> dict[str, object]:
 
 def test_the_template_is_a_valid_configuration() -> None:
     config = msgspec.convert(tomllib.loads(template.text()), Config)
-    assert list(config.models) == ["chat-tiny", "chat"]
+    assert set(config.models) == set(STARTER_MODELS)
 
 
 def test_with_every_setting_switched_on_it_is_still_valid() -> None:

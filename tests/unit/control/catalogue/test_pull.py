@@ -177,7 +177,8 @@ def test_the_smallest_comes_first_and_a_failure_holds_nobody_up(
 def test_a_model_of_the_configuration_becomes_an_artifact() -> None:
     model = LlamacppModel(sources=["test:right"], sha256=DIGEST.upper(), size_bytes=5)
     [needed] = artifacts_of("m", model)
-    assert needed == msgspec.structs.replace(artifact("right", size=5), where="models.m")
+    same = artifact("right", size=5)
+    assert needed == msgspec.structs.replace(same, where="models.m", chats=True)
     check(needed, {"test": ScriptedSource()})
 
 
@@ -218,3 +219,12 @@ def test_a_file_in_the_store_is_always_whole_and_right(
         assert finished == ([CONTENT] if expected else [])
         if expected:
             assert list((root / "partial").iterdir()) == []
+
+
+def test_the_smallest_that_chats_leads() -> None:
+    some = [
+        artifact("right", size=1, model="vectors"),
+        msgspec.structs.replace(artifact("right", size=9, model="large"), chats=True),
+        msgspec.structs.replace(artifact("right", size=5, model="small"), chats=True),
+    ]
+    assert [one.model for one in smallest_first(some)] == ["small", "vectors", "large"]
