@@ -6,14 +6,15 @@ authenticated there as an admin and is named in `x-tiffin-tenant` and `x-tiffin-
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
 from tiffin.config.load import Loaded
 from tiffin.config.schema import Tree
-from tiffin.control.office import Applied
+from tiffin.control.office import Applied, Switched
 from tiffin.control.report import Report
 from tiffin.dialects.openai.errors import error_response
 from tiffin.errors import (
@@ -31,6 +32,8 @@ from tiffin.telemetry import log
 
 MAX_CONFIG_BYTES = 4 << 20
 MAX_ENTRIES = 1000
+
+MODELS = b"/admin/v1/models/"
 
 _JSON: Headers = [(b"content-type", b"application/json")]
 
@@ -70,6 +73,8 @@ class Desk:
     config: Callable[[], Loaded | None]
     apply: Callable[[bytes], Applied]
     load_again: Callable[[], Applied]
+    load: Callable[[str], Switched]
+    unload: Callable[[str, str], Switched]
     metrics: Callable[[], Awaitable[tuple[str, str]]]
     accounts: Accounts
 
@@ -88,6 +93,11 @@ class AdminApi:
             b"/admin/v1/accounts/totals": {b"GET": self._totals},
         }
 
+        self._switches: dict[bytes, dict[bytes, Page]] = {
+            b"load": {b"POST": self._load},
+            b"unload": {b"POST": self._unload},
+        }
+
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one exchange."""
         try:
@@ -100,6 +110,8 @@ class AdminApi:
 
     def _page(self, exchange: Exchange) -> Page:
         pages = self._pages.get(exchange.path)
+        if pages is None and exchange.path.startswith(MODELS):
+            pages = self._switches.get(exchange.path.rpartition(b"/")[2])
         path = exchange.path[:80].decode("utf-8", "replace")
         if pages is None:
             raise EndpointNotFound(f"there is no endpoint '{path}'")
@@ -139,6 +151,14 @@ class AdminApi:
         log.info("configuration loaded again", by=_who(exchange), number=applied.number)
         _answer(exchange, applied)
 
+    async def _load(self, exchange: Exchange) -> None:
+        _answer(exchange, self._desk.load(_model_in(exchange.path)))
+
+    async def _unload(self, exchange: Exchange) -> None:
+        when = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+        reason = f"unloaded by {_who(exchange)} at {when}"
+        _answer(exchange, self._desk.unload(_model_in(exchange.path), reason))
+
     async def _entries(self, exchange: Exchange) -> None:
         query = query_of(exchange.query)
         found = await self._desk.accounts.entries(
@@ -170,6 +190,11 @@ def _toml_of(body: bytes) -> bytes:
         return msgspec.json.decode(body, type=_ConfigText).toml.encode()
     except (msgspec.MsgspecError, UnicodeError) as cause:
         raise MalformedBody(f'expected TOML, or JSON such as {{"toml": "…"}}: {cause}') from cause
+
+
+def _model_in(path: bytes) -> str:
+    name = path.removeprefix(MODELS).rpartition(b"/")[0]
+    return unquote(name.decode("latin-1"), errors="replace")
 
 
 def _who(exchange: Exchange) -> str:

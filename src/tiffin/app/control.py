@@ -163,6 +163,8 @@ class Control:
             config=lambda: self.office.loaded,
             apply=self.apply,
             load_again=self.load_again,
+            load=self.office.load,
+            unload=self.office.unload,
             metrics=self.metrics,
             accounts=self.accounts,
         )

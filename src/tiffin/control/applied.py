@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tiffin.config.load import Loaded, load, load_text
 from tiffin.control.publish import replace_file
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, one_before
 
 APPLIED = "applied"
 
@@ -53,7 +53,7 @@ class ConfigFiles:
     def keep(self, text: bytes) -> None:
         """Make a text what is in force from now on."""
         if self._folder.applied.exists():
-            replace_file(self._folder.applied_before, self._folder.applied.read_bytes())
+            replace_file(one_before(self._folder.applied), self._folder.applied.read_bytes())
         replace_file(self._folder.applied, text)
         replace_file(self._note, self._server.encode())
 

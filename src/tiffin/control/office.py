@@ -1,6 +1,7 @@
 """Keeps the published snapshot true to the configuration in force and to the files that came."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,7 +12,8 @@ from tiffin.config.secrets import check_upstream_keys, key_hashes
 from tiffin.control.applied import ConfigFiles
 from tiffin.control.fetch import Fetching
 from tiffin.control.publish import Keys, Publisher, Site, compose
-from tiffin.errors import ConfigInvalid, Unavailable
+from tiffin.control.unloaded import Unloaded
+from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
 from tiffin.ports.clock import Clock
 from tiffin.telemetry import log
 
@@ -31,6 +33,14 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     restart: list[str]
 
 
+class Switched(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that was loaded or unloaded, and the snapshot that says so."""
+
+    model: str
+    loaded: bool
+    number: int
+
+
 class Office:
     """The configuration in force and what follows from it. Nothing here needs the database.
 
@@ -43,6 +53,7 @@ class Office:
         self._files = files
         self._publisher = publisher
         self._site = site
+        self._unloaded = Unloaded(site.folder.unloaded)
         self._fetching = fetching
         self._clock = clock
         self._keys: Keys = {}
@@ -101,6 +112,17 @@ class Office:
             raise
         return self._applied(before, running)
 
+    def unload(self, model: str, reason: str) -> Switched:
+        """End a model's replica, and have it answer nothing until it is loaded again.
+
+        Raises `ModelNotFound`; or `Unavailable` where that can't be kept, and nothing has changed.
+        """
+        return self._switch(model, lambda: self._unloaded.add(model, reason), loaded=False)
+
+    def load(self, model: str) -> Switched:
+        """Have a model run that was unloaded, or that runs already; raises as `unload` does."""
+        return self._switch(model, lambda: self._unloaded.remove(model), loaded=True)
+
     def refresh(self) -> None:
         """Publish again where files have come since; raises `Unavailable` where that can't be."""
         if self.loaded is None:
@@ -109,7 +131,7 @@ class Office:
             self.loaded,
             self._keys,
             self._fetching.shelf,
-            self._site,
+            replace(self._site, unloaded=self._unloaded.reasons),
             self._publisher.current,
             self._clock.now_ns(),
         )
@@ -117,6 +139,20 @@ class Office:
             self._publisher.publish(snapshot)
         except OSError as cause:
             raise Unavailable(f"the snapshot can't be written: {cause}", retry_after=1.0) from cause
+
+    def _switch(self, model: str, keep: Callable[[], None], *, loaded: bool) -> Switched:
+        if model not in self.config.models:
+            raise ModelNotFound(f"there is no model '{model[:80]}' in the configuration in force")
+        try:
+            keep()
+        except OSError as cause:
+            raise Unavailable(
+                f"what is unloaded can't be kept: {cause}", retry_after=1.0
+            ) from cause
+        self.refresh()
+        current = self._publisher.current
+        log.info("model switched", model=model, loaded=loaded)
+        return Switched(model=model, loaded=loaded, number=current.number if current else 0)
 
     def _adopt(self, loaded: Loaded) -> None:
         self._keys = _keys(loaded.config)

@@ -39,6 +39,7 @@ from tiffin.types.snapshot import (
 READY = "ready-to-run"
 FETCHING = "fetching"
 FAILED = "failed"
+UNLOADED = "unloaded"
 
 Keys = Mapping[str, tuple[str, str]]
 
@@ -54,10 +55,12 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The machine: its data folder, and how many cores may compute."""
+    """The machine: its data folder, how many cores may compute, and what was unloaded here, with
+    the reasons."""
 
     folder: DataFolder
     cores: int
+    unloaded: Mapping[str, str] = field(default_factory=dict)
 
 
 def compose(
@@ -71,6 +74,9 @@ def compose(
     """The snapshot that follows `previous`, or `previous` itself where nothing would change."""
     config = loaded.config
     targets = {name: _target(name, config.models, shelf, site.folder) for name in config.models}
+    for name in targets.keys() & site.unloaded.keys():
+        reason = site.unloaded[name]
+        targets[name] = msgspec.structs.replace(targets[name], state=UNLOADED, reason=reason)
     draft = Snapshot(
         number=0,
         config_hash=loaded.sha256,

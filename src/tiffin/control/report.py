@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One model: `state` is `ready`, `loading`, `fetching` or `failed`; `reason` says why.
+    """One model: `state` is `ready`, `loading`, `fetching`, `failed` or `unloaded`; `reason` says
+    why.
 
     `done_bytes` of `total_bytes` of its file are here while it is fetched. `replica` names its
     process; times are milliseconds.

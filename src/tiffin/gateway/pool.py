@@ -168,6 +168,11 @@ class Pool:
         """The station of a target; raises `Loading` or `NoHealthyReplica` where there is none."""
         station = self._stations.get(target)
         if station is None:
+            if target.state == "unloaded":
+                raise NoHealthyReplica(
+                    f"the model '{target.model}' is unloaded: {target.reason}",
+                    retry_after=FAILED_RETRY_S,
+                )
             if target.state == "failed" or target in self._broken:
                 reason = self._broken.get(target, target.reason)
                 raise NoHealthyReplica(

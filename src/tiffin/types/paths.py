@@ -37,9 +37,9 @@ class DataFolder:
         return self.root / "applied.toml"
 
     @property
-    def applied_before(self) -> Path:
-        """The one that it gave before."""
-        return self.root / "applied.previous.toml"
+    def unloaded(self) -> Path:
+        """The models that an operator unloaded, with the reasons."""
+        return self.root / "unloaded.json"
 
     @property
     def supervisor_lock(self) -> Path:
@@ -74,6 +74,11 @@ class DataFolder:
     def replica_socket(self, model: str, revision: str) -> Path:
         """The unix socket of a replica; its sibling files share the stem."""
         return sockets(self.run) / f"{replica_name(model, revision)}.sock"
+
+
+def one_before(path: Path) -> Path:
+    """Where the content that a file had before is kept."""
+    return path.with_suffix(f".previous{path.suffix}")
 
 
 def replica_name(model: str, revision: str) -> str:

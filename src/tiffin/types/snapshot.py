@@ -57,8 +57,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One model that a plan can try: a local replica (`socket`) or an upstream (`url`).
 
     `serves` names the operations that it can do (`chat`, `infer`, `embedding` …), `protocol` what
-    it speaks. `state` is `ready-to-run`, `fetching` or `failed`; `reason` says why it isn't ready
-    to run.
+    it speaks. `state` is `ready-to-run`, `fetching`, `failed` or `unloaded`; `reason` says why
+    it isn't ready to run.
     """
 
     model: str

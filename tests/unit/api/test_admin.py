@@ -38,6 +38,8 @@ class Pages:
                 config=lambda: self.office.loaded,
                 apply=lambda text: self.office.apply(text, RUNNING),
                 load_again=lambda: self.office.load_again(RUNNING),
+                load=self.office.load,
+                unload=self.office.unload,
                 metrics=self.metrics,
                 accounts=self.accounts,
             )
@@ -172,10 +174,24 @@ async def test_without_a_database_only_accounts_are_away(pages: Pages) -> None:
         ("GET", "/admin/v2", 404),
         ("POST", "/admin/v1/status", 405),
         ("GET", "/admin/v1/reload", 405),
+        ("GET", "/admin/v1/models/one/load", 405),
+        ("POST", "/admin/v1/models/one/start", 404),
+        ("POST", "/admin/v1/models/two/load", 404),
     ],
 )
 async def test_what_there_is_not_is_said(pages: Pages, method: str, path: str, status: int) -> None:
     assert (await pages.ask(method, path))[0] == status
+
+
+async def test_a_model_is_unloaded_and_loaded(pages: Pages) -> None:
+    status, told = await pages.ask("POST", "/admin/v1/models/%6fne/unload")
+    assert (status, told["model"], told["loaded"]) == (200, "one", False)
+    _, report = await pages.ask("GET", "/admin/v1/status")
+    assert report["models"][0]["state"] == "unloaded"
+    assert report["models"][0]["reason"].startswith("unloaded by this machine at ")
+    assert report["degraded"] == []
+    status, told = await pages.ask("POST", "/admin/v1/models/one/load")
+    assert (status, told["loaded"]) == (200, True)
 
 
 async def test_a_defect_fails_one_request(pages: Pages) -> None:

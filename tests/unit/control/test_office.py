@@ -7,7 +7,9 @@ import pytest
 from tests.unit.control.installation import ONE, RUNNING, TWO, Installation
 from tiffin.control.applied import life_of
 from tiffin.control.office import changed
-from tiffin.errors import ConfigInvalid, Unavailable
+from tiffin.control.publish import Publisher
+from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
+from tiffin.types.paths import one_before
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def test_without_a_file_it_stays_until_the_next(site: Installation) -> None:
     site.opened(life="1", given=False).apply(TWO, RUNNING)
     site.opened(life="2", given=False).apply(ONE, RUNNING)
     assert site.folder.applied.read_bytes() == ONE
-    assert site.folder.applied_before.read_bytes() == TWO
+    assert one_before(site.folder.applied).read_bytes() == TWO
     site.opened(life="3", given=False)
     assert site.published == ["one"]
 
@@ -137,3 +139,41 @@ def test_changes_are_named_by_path() -> None:
     before = {"a": {"b": 1, "c": 2}, "d": [1]}
     after = {"a": {"b": 1, "c": 3}, "d": [1, 2], "e": {}}
     assert list(changed(before, after)) == ["a.c", "d", "e"]
+
+
+def state_of(site: Installation, model: str) -> tuple[str, str, int]:
+    """The state of a published model's target, its reason, and how many replicas are to run."""
+    snapshot = Publisher(site.folder.snapshot).current
+    assert snapshot is not None
+    target = snapshot.plans[model].targets[0]
+    return target.state, target.reason, len(snapshot.deployments)
+
+
+def test_an_unloaded_model_stays_so_over_restarts_until_it_is_loaded(site: Installation) -> None:
+    told = site.opened().unload("one", "we need the memory")
+    assert (told.model, told.loaded, told.number) == ("one", False, 2)
+    assert state_of(site, "one") == ("unloaded", "we need the memory", 0)
+    office = site.opened(life="2")
+    assert state_of(site, "one") == ("unloaded", "we need the memory", 0)
+    assert office.load("one").loaded
+    assert state_of(site, "one") == ("ready-to-run", "", 1)
+    assert office.load("one").number == 3  # it ran already
+
+
+def test_what_is_not_a_model_cannot_be_unloaded(site: Installation) -> None:
+    with pytest.raises(ModelNotFound, match="'two'"):
+        site.opened().unload("two", "why not")
+
+
+def test_what_cannot_be_kept_does_not_happen(site: Installation) -> None:
+    office = site.opened()
+    (site.folder.root / "unloaded.json.tmp").mkdir()
+    with pytest.raises(Unavailable, match="can't be kept"):
+        office.unload("one", "why not")
+    assert state_of(site, "one")[0] == "ready-to-run"
+
+
+def test_a_broken_note_of_what_is_unloaded_loads_everything(site: Installation) -> None:
+    site.folder.unloaded.write_text("{")
+    site.opened()
+    assert state_of(site, "one")[0] == "ready-to-run"
