@@ -5,7 +5,10 @@ Contract:
 - `run` computes one batch and blocks: whoever calls it decides on which thread. Inputs are
   C-ordered numpy arrays of the signature's types (BYTES as arrays of `bytes` objects); outputs come
   back the same way, rows in the order of the inputs' rows.
-- No more `run`s are made at once than `lanes`.
+- No more `run`s are made at once than `lanes`. Where `inline` is true, a run that is known to be
+  quick may be made on the event loop's thread.
+- `example`, known after `load`, is one row that the model takes, for its warm-up; None where zeros
+  or ones of the signature will do.
 - `run` raises `RunFailed` for what went wrong in the engine, and an `InvalidRequest` where the
   values themselves are at fault (a class that a user's code refuses, say).
 """
@@ -25,6 +28,8 @@ class TensorRuntime(Protocol):
     """A tensor model in this process. `lanes` is how many batches it computes at once."""
 
     lanes: int
+    inline: bool
+    example: Arrays | None
 
     async def load(self) -> Signature:
         """Make the model ready; raises `LoadFailed`."""

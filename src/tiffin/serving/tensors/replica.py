@@ -1,0 +1,154 @@
+"""One loaded tensor model and its queue, from loading to draining.
+
+In process: `ran = await replica.infer({"x": array}, ("y",), rows=len(array), context=context)`
+waits for this request's turn in a batch and gives `ran.outputs["y"]`, its own rows, and
+`ran.usage`. Cancelling the await is leaving: what waits is then never computed. Arrays have the
+signature's types and shapes; whoever calls has seen to that (`dialects.oip.binding` does).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from tiffin.errors import Draining, LoadFailed, Loading, TiffinError
+from tiffin.ports.clock import Clock
+from tiffin.ports.tensor_runtime import TensorRuntime
+from tiffin.serving.progress import Phase, ProgressFile
+from tiffin.serving.replica import Context
+from tiffin.serving.tensors.batcher import NOBODY, Batch, Batcher, Bounds
+from tiffin.serving.tensors.execute import Execution
+from tiffin.serving.tensors.probe import first_runs
+from tiffin.serving.tensors.waiting import Ran
+from tiffin.telemetry import log
+from tiffin.types.tensors import Signature
+
+Arrays = Mapping[str, NDArray[Any]]
+
+WARM_UP_RUNS: Final = 8
+"""Enough for the learnt run time to forget the slow first one."""
+LEAVE_S: Final = 5.0  # for what was running when its time was over
+
+
+class TensorReplica:
+    """Runs one model's requests; `observe` is told of every batch."""
+
+    def __init__(
+        self,
+        runtime: TensorRuntime,
+        clock: Clock,
+        progress: ProgressFile,
+        observe: Callable[[Batch], None],
+    ) -> None:
+        self.runtime = runtime
+        self.clock = clock
+        self.phase = Phase.LOADING
+        self.signature = Signature(inputs=(), outputs=())
+        self._progress = progress
+        self._observe = observe
+        self._batcher: Batcher | None = None
+        self._first: Arrays = {}
+
+    @property
+    def running(self) -> int:
+        """How many batches are being computed."""
+        return self._batcher.running if self._batcher else 0
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return self._batcher.waiting if self._batcher else 0
+
+    async def load(self, *, max_batch: int = 32, queue: int = 1024) -> None:
+        """Load the model, and see whether its rows may run together; raises `LoadFailed`."""
+        signature = await self.runtime.load()
+        self._enter(Phase.WARMING)
+        self._first, batched = await asyncio.to_thread(first_runs, self.runtime, signature)
+        if signature.batched and not batched:
+            log.warning("rows of this model depend on each other: requests will run one by one")
+        self.signature = signature
+        self._batcher = Batcher(
+            Execution(self.runtime, batched=batched, max_rows=max_batch),
+            Bounds(self.runtime.lanes, max_batch if batched else 1, queue, self.runtime.inline),
+            self.clock,
+            self._ran,
+        )
+
+    async def warm_up(self) -> None:
+        """Run real inferences the way of all others; ready afterwards. Raises `LoadFailed`."""
+        names = tuple(spec.name for spec in self.signature.outputs)
+        try:
+            for _ in range(WARM_UP_RUNS):
+                await self._running().run(self._first, names, 1)
+        except TiffinError as error:
+            raise LoadFailed(f"the warm-up failed: {error.message}") from error
+        self._enter(Phase.READY)
+
+    def check(self) -> None:
+        """Raise the reason why nothing can be answered now, if there is one."""
+        if self.phase is Phase.READY:
+            return
+        if self.phase is Phase.DRAINING:
+            raise draining()
+        raise Loading(f"the model is {self.phase.name.lower()}", retry_after=1.0)
+
+    async def infer(
+        self,
+        inputs: Arrays,
+        outputs: tuple[str, ...] = (),
+        *,
+        rows: int = 1,
+        context: Context = NOBODY,
+    ) -> Ran:
+        """One request's own rows of the named outputs (none named: all that the model gives).
+
+        `rows` counts the first dimension where the signature is `batched`, and is 1 elsewhere.
+        Raises `Overloaded`, `DeadlineExceeded`, `Loading`, `Draining`, or the model's error.
+        """
+        self.check()
+        batcher = self._running()
+        if not outputs:
+            outputs = tuple(spec.name for spec in self.signature.outputs)
+        self._progress.outstanding(batcher.inside + 1)
+        try:
+            return await batcher.run(inputs, outputs, rows, context)
+        finally:
+            self._progress.outstanding(batcher.inside)
+
+    async def drain(self, within_s: float) -> None:
+        """Take nothing more, let what was taken finish, and refuse what hasn't in that time."""
+        self._enter(Phase.DRAINING)
+        if self._batcher is None:
+            return
+        self._batcher.close(draining)
+        if not await self._batcher.emptied(within_s):
+            self._batcher.abandon(draining)
+            await self._batcher.emptied(LEAVE_S)
+
+    async def close(self) -> None:
+        """Give the model back."""
+        if self._batcher is not None:
+            self._batcher.abandon(draining)
+        await self.runtime.close()
+
+    def _running(self) -> Batcher:
+        if self._batcher is None:
+            raise Loading("the model is loading", retry_after=1.0)
+        return self._batcher
+
+    def _ran(self, batch: Batch) -> None:
+        self._progress.step(batch.outcome.runs)
+        if self.phase is not Phase.WARMING:
+            self._observe(batch)
+
+    def _enter(self, phase: Phase) -> None:
+        if self.phase is Phase.DRAINING:
+            return
+        self.phase = phase
+        self._progress.phase(phase)
+
+
+def draining() -> Draining:
+    """The refusal of a replica that is stopping."""
+    return Draining("the replica is stopping", retry_after=1.0)
