@@ -18,6 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from tiffin.api.framing import ONCE, unclear
 from tiffin.api.wire_exchange import Room, WireExchange
 from tiffin.errors import (
     InvalidRequest,
@@ -150,6 +151,7 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
         self.url = b""
         self.found: dict[bytes, bytes] = {}
         self.count = 0
+        self.repeated = b""
         self.in_head = True
 
     def on_url(self, url: bytes) -> None:
@@ -158,7 +160,9 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.in_head:  # trailers say nothing that anyone here reads
             self.count += 1
-            self.found.setdefault(name.lower(), value)
+            name = name.lower()
+            if self.found.setdefault(name, value) is not value and name in ONCE:
+                self.repeated = name
 
     def on_headers_complete(self) -> None:
         if self.refusing:
@@ -172,6 +176,10 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
             self.refuse_head()
             return
         parser = self.parser
+        version = parser.get_http_version()
+        if fault := unclear(version, self.found, self.repeated):
+            self.refuse(MalformedBody(fault))
+            return
         if b"upgrade" in self.found and parser.should_upgrade():
             self.declining = True
             return
@@ -181,7 +189,7 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
             self.url,
             self.found,
             bool(parser.should_keep_alive()),
-            parser.get_http_version() == "1.0",
+            version == "1.0",
         )
         self.receiving = exchange
         self.expires = self.loop.time() + self.edge.body_timeout_s

@@ -215,21 +215,27 @@ async def test_an_answer_before_the_body_ends_the_connection() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"POST /x HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
-        b"POST /x HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /x HTTP/1.1\r\ntransfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-        b"POST /x HTTP/1.1\r\ncontent-length: -3\r\n\r\nabc",
-        b"POST /x HTTP/1.1\r\ncontent-length: 3x\r\n\r\nabc",
-        b"POST /x HTTP/1.1\r\ncontent-length : 3\r\n\r\nabc",
-        b"POST /x HTTP/1.1\r\n content-length: 3\r\n\r\nabc",
-        b"POST /x HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
-        b"POST /x HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n",
+        POST + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+        POST + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        POST + b"content-length: -3\r\n\r\nabc",
+        POST + b"content-length: 3x\r\n\r\nabc",
+        POST + b"content-length : 3\r\n\r\nabc",
+        POST + b" content-length: 3\r\n\r\nabc",
+        POST + b"transfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
+        POST + b"transfer-encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n",
         b"POST /x HTTP/9.9\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"POST /x HTTP/1.1\r\ncontent-length: 0\r\n\r\n",
+        POST + b"Host: other\r\ncontent-length: 0\r\n\r\n",
+        POST + b"authorization: a\r\nauthorization: b\r\ncontent-length: 0\r\n\r\n",
+        POST + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"GET /x\r\n\r\n",
+        b"GET /x HTTP/0.9\r\n\r\n",
         b"GARBAGE\r\n\r\n",
-        b"POST /x HTTP/1.1\r\nhost: t\x00\r\n\r\n",
+        POST + b"host: t\x00\r\n\r\n",
     ],
-    ids=lambda head: repr(head[:60]),
+    ids=lambda head: repr(head[:90]),
 )
 async def test_nonsense_gets_one_400_and_the_connection_ends(head: bytes) -> None:
     site = Site()
@@ -246,8 +252,8 @@ async def test_a_smuggled_second_request_never_reaches_the_handler() -> None:
     async with running(site) as server:
         client = await server.connect()
         await client.send(
-            b"POST /x HTTP/1.1\r\ncontent-length: 6\r\ntransfer-encoding: chunked\r\n\r\n"
-            b"0\r\n\r\nGET /admin HTTP/1.1\r\n\r\n"
+            POST + b"content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n"
+            b"0\r\n\r\nGET /admin HTTP/1.1\r\nhost: t\r\n\r\n"
         )
         await client.status()
         assert await client.closed()
@@ -327,7 +333,7 @@ async def test_a_client_that_leaves_cancels_its_handler() -> None:
     site = Site()
     async with running(site) as server:
         client = await server.connect()
-        await client.send(b"POST /hold HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
+        await client.send(b"POST /hold HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n")
         await asyncio.wait_for(site.held.wait(), 5)
         client.writer.close()
         await asyncio.wait_for(site.left.wait(), 5)
@@ -337,7 +343,7 @@ async def test_a_client_that_stops_reading_is_cut_off() -> None:
     site = Site()
     async with running(site, stall_timeout_s=0.3) as server:
         client = await server.connect()
-        await client.send(b"POST /flood HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
+        await client.send(b"POST /flood HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n")
         await asyncio.wait_for(site.left.wait(), 10)
 
 
@@ -346,7 +352,7 @@ async def test_a_broken_handler_cuts_the_connection_instead_of_hanging() -> None
         errors: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         client = await server.connect()
-        await client.send(b"POST /broken HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
+        await client.send(b"POST /broken HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n")
         assert await client.closed()
 
 
