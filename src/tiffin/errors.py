@@ -10,6 +10,7 @@ TiffinError
   QuotaExceeded        a budget is spent
   Blocked              a policy refused the input or the output
   NotFound             ModelNotFound · EndpointNotFound                          Conflict
+                       ResponseNotFound · PreviousResponseNotFound
   Unavailable          NoHealthyReplica · Loading · Draining · JournalUnavailable
                        UpstreamUnavailable                                       retryable
   DeadlineExceeded
@@ -203,6 +204,18 @@ class EndpointNotFound(NotFound):
     """No endpoint has this path."""
 
     slug = "endpoint_not_found"
+
+
+class ResponseNotFound(NotFound):
+    """No response of this id is kept for this tenant."""
+
+    slug = "response_not_found"
+
+
+class PreviousResponseNotFound(ResponseNotFound):
+    """The response that a request wants to continue isn't kept for this tenant."""
+
+    slug = "previous_response_not_found"
 
 
 class Conflict(TiffinError):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from tiffin.api.responses import ResponsePages
 from tiffin.dialects.openai.models import model_body, model_list_body
 from tiffin.dialects.openai.text import TextDialect
 from tiffin.errors import (
@@ -50,6 +51,7 @@ class Desk:
     refusals: Counter
     listings: Counter
     open_metrics: bool
+    responses: ResponsePages
     max_body_bytes: int
 
 
@@ -92,6 +94,10 @@ class PublicSite:
         path = exchange.path
         if path.startswith((b"/admin/", b"/console")):
             await self._admin(exchange)
+            return
+        if path.startswith(b"/v1/responses/"):
+            _, principal = self._listing(exchange)
+            self._desk.responses(exchange, principal.tenant, request_id())
             return
         page = self._pages.get(path)
         if page is None and path.startswith(b"/v1/models/"):

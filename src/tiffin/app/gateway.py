@@ -19,6 +19,7 @@ from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
 from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.api.http import Edge
 from tiffin.api.public import Desk, PublicSite
+from tiffin.api.responses import ResponsePages
 from tiffin.api.server import EdgeServer
 from tiffin.app.boot import Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
@@ -27,14 +28,18 @@ from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.polled_file import PolledFile
 from tiffin.config.secrets import read_secret
 from tiffin.control.fleet.status import State, Status
+from tiffin.dialects.openai.responses import ResponsesDialect
 from tiffin.errors import Unavailable
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
+from tiffin.gateway.authenticate import authenticate
 from tiffin.gateway.cache.replay import ReplayCache
+from tiffin.gateway.conversations import MemoryConversations
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.walk import Stages, Walk
+from tiffin.ports.exchange import Exchange
 from tiffin.ports.outbox import Outbox
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
@@ -62,6 +67,7 @@ class Gateway:
         self.pinned: Snapshot | None = None
         self.admission = Admission(self.clock, boot.server.max_in_flight)
         self.guards = Guards()
+        self.conversations = MemoryConversations(self.clock)
         self.outbox = LoopOutbox(asyncio.get_running_loop())
         self.pool = Pool(partial(connect, outbox=self.outbox), self._why_down)
         self.control = Http1Backend(
@@ -137,9 +143,15 @@ class Gateway:
             ),
             listings=self.meter.counter("tiffin_listings_total", "Listings answered"),
             open_metrics=is_loopback(server.host),
+            responses=ResponsePages(self.conversations),
             max_body_bytes=server.max_body_bytes,
         )
-        return public_edge(PublicSite(walk, all_operations(), desk), server, self.outbox)
+        dialect = ResponsesDialect(self.conversations, self._tenant_of, self.clock)
+        site = PublicSite(walk, all_operations(dialect), desk)
+        return public_edge(site, server, self.outbox)
+
+    def _tenant_of(self, exchange: Exchange) -> str:
+        return authenticate(exchange, self.snapshot()).tenant
 
     def _follow_snapshot(self) -> None:
         fresh = self.published.changed()

@@ -33,6 +33,8 @@ STATUS: dict[str, int] = {
     "not_found": 404,
     "model_not_found": 404,
     "endpoint_not_found": 404,
+    "response_not_found": 404,
+    "previous_response_not_found": 404,
     "conflict": 409,
     "unavailable": 503,
     "no_healthy_replica": 503,

@@ -7,6 +7,7 @@ from tiffin.dialects.dialect import Dialect
 from tiffin.dialects.oip.dialect import InferDialect
 from tiffin.dialects.openai.embeddings import EmbeddingDialect
 from tiffin.dialects.openai.rerank import RerankDialect
+from tiffin.dialects.openai.responses import ResponsesDialect
 from tiffin.dialects.openai.text import TextDialect
 
 
@@ -45,8 +46,12 @@ class Operations:
         return None
 
 
-def all_operations() -> Operations:
-    """Everything that the public port offers to take through the walk."""
+def all_operations(responses: ResponsesDialect | None = None) -> Operations:
+    """Everything that the public port offers to take through the walk.
+
+    `responses` is there where conversations can be kept.
+    """
+    keeping = {b"/v1/responses": Operation("responses", responses)} if responses else {}
     return Operations(
         {
             b"/v1/chat/completions": _text("chat", "chat", b"/v1/chat/completions"),
@@ -55,6 +60,7 @@ def all_operations() -> Operations:
             b"/detokenize": _text("detokenize", "detokenize", b"/detokenize"),
             b"/v1/embeddings": Operation("embeddings", EmbeddingDialect()),
             b"/v1/rerank": Operation("rerank", RerankDialect()),
+            **keeping,
         },
         [Pattern(b"/v2/models/", b"/infer", Operation("infer", InferDialect()))],
     )

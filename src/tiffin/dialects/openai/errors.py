@@ -63,6 +63,8 @@ _CODES: dict[str, tuple[str, str]] = {
     "not_found": (_INVALID, "not_found"),
     "model_not_found": (_INVALID, "model_not_found"),
     "endpoint_not_found": (_INVALID, "endpoint_not_found"),
+    "response_not_found": (_INVALID, "response_not_found"),
+    "previous_response_not_found": (_INVALID, "previous_response_not_found"),
     "conflict": (_INVALID, "conflict"),
     "unavailable": (_SERVER, "unavailable"),
     "no_healthy_replica": (_SERVER, "no_healthy_replica"),

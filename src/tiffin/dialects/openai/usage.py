@@ -208,7 +208,7 @@ class StreamScanner:
         if event.startswith(b"data: ") and b"\n" not in event:
             payload = event[6:]
         else:
-            payload = _payload(event)
+            payload = payload_of(event)
         if payload == b"[DONE]":
             self.done = True
         elif payload:
@@ -253,7 +253,7 @@ def _says_more(delta: _Delta) -> bool:
     return any(_beside_content(delta))
 
 
-def _payload(event: bytes) -> bytes:
+def payload_of(event: bytes) -> bytes:
     """The data lines of an event, joined; comments and other fields are skipped."""
     values = []
     for line in event.split(b"\n"):

@@ -1,0 +1,177 @@
+"""OpenAI's Responses API as a dialect of the walk: its requests become chats, and answers back."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from tiffin.dialects.dialect import Forward, Told, Whole
+from tiffin.dialects.openai.errors import error_body, error_response
+from tiffin.dialects.openai.requests import encode as encode_chat
+from tiffin.dialects.openai.responses_items import completed
+from tiffin.dialects.openai.responses_object import Form, Outcome, encode
+from tiffin.dialects.openai.responses_request import (
+    as_named,
+    chat_of,
+    check_request,
+    input_items,
+    read,
+)
+from tiffin.dialects.openai.responses_stream import ResponsesReading
+from tiffin.dialects.openai.responses_whole import outcome_of
+from tiffin.dialects.openai.text import JSON_HEADERS, TextAsked, TextDialect
+from tiffin.dialects.openai.usage import StreamScanner, payload_of
+from tiffin.errors import PreviousResponseNotFound, TiffinError
+from tiffin.ports.clock import Clock
+from tiffin.ports.conversations import Conversations, Kept
+from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.guard import Piece
+from tiffin.types.responses import InputItem, ResponseRequest
+from tiffin.types.snapshot import Plan, Target
+
+CHAT = TextDialect("chat", b"/v1/chat/completions")
+_LISTS = msgspec.json.Decoder(list[InputItem])
+
+
+class _Output(msgspec.Struct):
+    output: list[InputItem]
+
+
+_OUTPUTS = msgspec.json.Decoder(_Output)
+
+
+class ResponsesDialect:
+    """Reads requests, and keeps their answers for `tenant_of` the exchange that brought them."""
+
+    def __init__(
+        self, conversations: Conversations, tenant_of: Callable[[Exchange], str], clock: Clock
+    ) -> None:
+        self._conversations = conversations
+        self._tenant_of = tenant_of
+        self._clock = clock
+
+    def read(self, exchange: Exchange, body: bytes) -> "ResponsesAsked":
+        """The request that a body spells, with what it continues.
+
+        Raises `InvalidRequest`, or `PreviousResponseNotFound` for a response that this tenant
+        doesn't have here.
+        """
+        request = read(body)
+        check_request(request)
+        tenant = self._tenant_of(exchange)
+        earlier = self._earlier(tenant, request.previous_response_id)
+        given = input_items(request, earlier)
+
+        def keep(name: str, kept: Kept) -> bool:
+            return self._conversations.keep(tenant, name, kept)
+
+        now_s = self._clock.now_ns() // 1_000_000_000
+        return ResponsesAsked(request, earlier, given, Form(request, now_s), keep)
+
+    def _earlier(self, tenant: str, previous: str | None) -> list[InputItem]:
+        if previous is None:
+            return []
+        kept = self._conversations.find(tenant, previous)
+        if kept is None:
+            raise PreviousResponseNotFound(
+                f"there is no response '{previous}' to continue: responses are kept in memory, for"
+                " a while, and with 'store': false not at all",
+                param="previous_response_id",
+            )
+        answered = [completed(item) for item in _OUTPUTS.decode(kept.response).output]
+        return _LISTS.decode(kept.items) + answered
+
+    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
+        """OpenAI's error object, in terms of this request."""
+        return error_response(as_named(error))
+
+    def stream_error(self, error: TiffinError) -> bytes:
+        """The event that ends a broken stream.
+
+        Its fields are told twice: where OpenAI's documents have them, and in `error`, which makes
+        its client raise.
+        """
+        told = msgspec.json.decode(error_body(as_named(error)))["error"]
+        event = {"type": "error", "sequence_number": 0, **told, "error": told}
+        event["type"] = "error"
+        return b"event: error\ndata: %b\n\n" % encode(event)
+
+
+class ResponsesAsked:
+    """One request for a response; satisfies `dialects.dialect.Asked`."""
+
+    operation = "response"
+    cached_as = ""  # each has an id of its own, under which it may be kept
+
+    def __init__(
+        self,
+        request: ResponseRequest,
+        earlier: list[InputItem],
+        given: list[InputItem],
+        form: Form,
+        keep: Callable[[str, Kept], bool],
+    ) -> None:
+        chat, self._places = chat_of(request, earlier, given)
+        self._chat = TextAsked(CHAT, chat, encode_chat(chat, model=request.model))
+        self._conversation = [*earlier, *given]
+        self._form = form
+        self._keep = keep
+        self._store = request.store is not False
+        self.model = request.model
+        self.streaming = bool(request.stream)
+
+    def check(self, plan: Plan) -> None:
+        """What the chat's fields mean together, and what a target of the plan can't honour."""
+        try:
+            self._chat.check(plan)
+        except TiffinError as error:
+            raise as_named(error, self._places) from None
+
+    def pieces(self) -> Iterator[Piece]:
+        """Every string that a model gets, of earlier turns too."""
+        return self._chat.pieces()
+
+    def canonical(self) -> bytes:
+        """The chat's own."""
+        return self._chat.canonical()
+
+    def forward(self, target: Target) -> Forward:
+        """The chat request."""
+        return self._chat.forward(target)
+
+    def whole(self, told: Told, target: Target) -> Whole:
+        """The response that a chat's whole answer makes, kept where that is asked for."""
+        usage = self._chat.whole(told, target).usage
+        response = self._finish(outcome_of(told.body, usage))
+        return Whole(JSON_HEADERS, encode(response), usage)
+
+    def reading(self, target: Target) -> ResponsesReading:
+        """A reader that turns a chat's chunks into a response's events."""
+        scanner = StreamScanner(keep_usage=False, trusted=target.kind != "remote")
+        return ResponsesReading(scanner, self._form, self._finish, store=self._store)
+
+    def answer_text(self, body: bytes) -> str:
+        """All words of the answer: a stream's last event has the whole of it."""
+        if self.streaming:
+            body = payload_of(body.rstrip(b"\n").rpartition(b"\n\n")[2])
+        said = msgspec.json.decode(body)
+        response = said["response"] if self.streaming else said
+        return "\n".join(_words(response["output"]))
+
+    def _finish(self, outcome: Outcome) -> dict[str, Any]:
+        """The finished object, kept where that is asked for; `store` says whether it is."""
+        response = self._form.response(outcome, store=self._store)
+        if self._store:
+            items = encode([completed(item) for item in self._conversation])
+            kept = Kept(response=encode(response), items=items)
+            response["store"] = self._keep(self._form.id, kept)
+        return response
+
+
+def _words(output: list[dict[str, Any]]) -> Iterator[str]:
+    for item in output:
+        for part in item.get("content", ()):
+            yield part.get("text") or part.get("refusal") or ""
+        if item["type"] == "function_call":
+            yield item["name"]
+            yield item["arguments"]

@@ -1,0 +1,284 @@
+"""A chat's stream of chunks as the typed events that a streamed response has.
+
+The order is that of OpenAI's documents: `response.created`, `response.in_progress`; for each item
+`response.output_item.added`, its parts and their deltas, what each came to, and
+`response.output_item.done`; `response.completed` or `response.incomplete`. Every event has the next
+`sequence_number`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tiffin.dialects.openai.responses_object import (
+    Form,
+    Outcome,
+    call_item,
+    encode,
+    message_item,
+    part,
+)
+from tiffin.dialects.openai.usage import StreamScanner, payload_of
+from tiffin.errors import TiffinError, UpstreamFailed
+from tiffin.types.ids import new_id
+from tiffin.types.usage import Usage
+
+# What a stream may hold in its items, as what it came to is told again at the end.
+MAX_TEXT = 8_388_608
+
+Finish = Callable[[Outcome], dict[str, Any]]
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    index: int = 0
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+
+
+_CHUNKS = msgspec.json.Decoder(_Chunk)
+
+
+@dataclass(slots=True)
+class _Part:
+    kind: str
+    at: dict[str, Any]
+    texts: list[str] = field(default_factory=list)
+
+    def whole(self) -> dict[str, Any]:
+        return part(self.kind, "".join(self.texts))
+
+
+@dataclass(slots=True)
+class _Message:
+    """What the model says, in parts."""
+
+    id: str
+    index: int
+    parts: dict[str, _Part] = field(default_factory=dict)
+
+    def item(self, status: str) -> dict[str, Any]:
+        return message_item(self.id, status, [part.whole() for part in self.parts.values()])
+
+
+@dataclass(slots=True)
+class _Asking:
+    """A call that the model asks for, while its arguments come."""
+
+    id: str
+    index: int
+    call_id: str
+    name: str
+    texts: list[str] = field(default_factory=list)
+
+    def item(self, status: str) -> dict[str, Any]:
+        return call_item(
+            self.id,
+            status,
+            call_id=self.call_id,
+            function=self.name,
+            arguments="".join(self.texts),
+        )
+
+
+class Events:
+    """The events of one response as bytes, numbered; `out` has those not taken yet."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._out: list[bytes] = []
+
+    def add(self, kind: str, **fields: Any) -> None:
+        """The next event."""
+        told = encode({"type": kind, "sequence_number": self._number, **fields})
+        self._out.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), told))
+        self._number += 1
+
+    def take(self) -> bytes:
+        """Those since the last time."""
+        out = b"".join(self._out)
+        self._out.clear()
+        return out
+
+
+class ResponsesReading:
+    """Turns a chat's stream into a response's; satisfies `dialects.dialect.Reading`.
+
+    `finish` is told what the answer came to and returns the object that the last event carries.
+    Nothing is said before there is content, so that until then another target may answer.
+    """
+
+    def __init__(self, scanner: StreamScanner, form: Form, finish: Finish, *, store: bool) -> None:
+        self._scanner = scanner
+        self._form = form
+        self._finish = finish
+        self._store = store
+        self._events = Events()
+        self._message: _Message | None = None
+        self._calls: dict[int, _Asking] = {}
+        self._items = 0
+        self._room = MAX_TEXT
+        self._begun = False
+        self._reason = ""
+        self.content = False
+        self.done = False
+        self.error: TiffinError | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What the stream reported, or what was counted."""
+        return self._scanner.usage
+
+    def feed(self, data: bytes) -> bytes:
+        """Read the next bytes of the chat's stream and return the response's events."""
+        if self.error is not None or self.done:
+            return b""
+        scanner = self._scanner
+        block = scanner.feed(data)
+        self.content = scanner.content
+        if not self._begun and (scanner.content or scanner.done):
+            self._begin()
+        try:
+            for event in block.split(b"\n\n"):
+                payload = payload_of(event)
+                if payload and payload != b"[DONE]":
+                    self._take(_CHUNKS.decode(payload))
+        except msgspec.DecodeError:
+            self.error = UpstreamFailed("the stream has a chunk that is none of a chat's")
+        self.error = self.error or scanner.error
+        if scanner.done and self.error is None:
+            self._end()
+        return self._events.take()
+
+    def _begin(self) -> None:
+        self._begun = True
+        told = self._form.response(Outcome(), store=self._store)
+        self._events.add("response.created", response=told)
+        self._events.add("response.in_progress", response=told)
+
+    def _take(self, chunk: _Chunk) -> None:
+        for choice in chunk.choices or ():
+            if choice.index != 0:
+                self.error = UpstreamFailed("the stream has more than one choice")
+                return
+            delta = choice.delta
+            if delta is not None:
+                if delta.content:
+                    self._say("output_text", delta.content)
+                if delta.refusal:
+                    self._say("refusal", delta.refusal)
+                for call in delta.tool_calls or ():
+                    self._ask(call)
+            self._reason = choice.finish_reason or self._reason
+
+    def _say(self, kind: str, text: str) -> None:
+        if not self._fits(text):
+            return
+        message = self._message
+        if message is None:
+            message = self._message = _Message(new_id("msg"), self._next())
+            self._added(message)
+        spoken = message.parts.get(kind)
+        if spoken is None:
+            at = {
+                "item_id": message.id,
+                "output_index": message.index,
+                "content_index": len(message.parts),
+            }
+            spoken = message.parts[kind] = _Part(kind, at)
+            self._events.add("response.content_part.added", **at, part=spoken.whole())
+        spoken.texts.append(text)
+        more: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
+        self._events.add(f"response.{kind}.delta", **spoken.at, delta=text, **more)
+
+    def _ask(self, delta: _Call) -> None:
+        function = delta.function or _Function()
+        call = self._calls.get(delta.index)
+        if call is None:
+            call = _Asking(
+                new_id("fc"), self._next(), delta.id or new_id("call"), function.name or ""
+            )
+            self._calls[delta.index] = call
+            self._added(call)
+        if function.arguments and self._fits(function.arguments):
+            call.texts.append(function.arguments)
+            self._events.add(
+                "response.function_call_arguments.delta",
+                item_id=call.id,
+                output_index=call.index,
+                delta=function.arguments,
+            )
+
+    def _fits(self, text: str) -> bool:
+        self._room -= len(text)
+        if self._room < 0:
+            self.error = UpstreamFailed(f"the answer is over {MAX_TEXT} characters")
+        return self._room >= 0
+
+    def _next(self) -> int:
+        self._items += 1
+        return self._items - 1
+
+    def _added(self, item: _Message | _Asking) -> None:
+        told = item.item("in_progress")
+        self._events.add("response.output_item.added", output_index=item.index, item=told)
+
+    def _end(self) -> None:
+        if self._message is None and not self._calls:  # it had nothing to say, and says that
+            self._message = _Message(new_id("msg"), self._next())
+            self._added(self._message)
+        outcome = Outcome(finish=self._reason or "stop", usage=self.usage)
+        items = [*([self._message] if self._message else ()), *self._calls.values()]
+        for item in sorted(items, key=lambda item: item.index):
+            if isinstance(item, _Message):
+                self._end_parts(item)
+            else:
+                self._end_call(item)
+            told = item.item(outcome.status)
+            self._events.add("response.output_item.done", output_index=item.index, item=told)
+            outcome.output.append(told)
+        response = self._finish(outcome)
+        self._events.add(f"response.{outcome.status}", response=response)
+        self.done = True
+
+    def _end_parts(self, message: _Message) -> None:
+        for spoken in message.parts.values():
+            whole = spoken.whole()
+            if spoken.kind == "refusal":
+                self._events.add("response.refusal.done", **spoken.at, refusal=whole["refusal"])
+            else:
+                self._events.add(
+                    "response.output_text.done", **spoken.at, text=whole["text"], logprobs=[]
+                )
+            self._events.add("response.content_part.done", **spoken.at, part=whole)
+
+    def _end_call(self, call: _Asking) -> None:
+        self._events.add(
+            "response.function_call_arguments.done",
+            item_id=call.id,
+            output_index=call.index,
+            name=call.name,
+            arguments="".join(call.texts),
+        )

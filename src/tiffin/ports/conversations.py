@@ -1,0 +1,35 @@
+"""Where responses are kept, so that a later request of the same tenant can continue from them.
+
+Contract:
+- The tenant is a part of every key: what one kept, no other finds or forgets.
+- What is kept is bounded in bytes and number for each tenant and in all, and in time; what goes
+  over a bound pushes out what is oldest, so a response that was kept may be gone.
+- Nothing here waits.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A response as its client got it, and the JSON list of all items that it answered."""
+
+    response: bytes
+    items: bytes
+
+
+class Conversations(Protocol):
+    """Responses by tenant and id."""
+
+    def keep(self, tenant: str, name: str, kept: Kept) -> bool:
+        """Keep a response; false where it is larger than what may be kept at all."""
+        ...
+
+    def find(self, tenant: str, name: str) -> Kept | None:
+        """What this tenant kept under this id, if it is still here."""
+        ...
+
+    def forget(self, tenant: str, name: str) -> bool:
+        """Let it go; whether there was anything."""
+        ...
