@@ -10,6 +10,7 @@ from tiffin.cli import template
 from tiffin.cli.locate import configured, folder
 from tiffin.config.environ import environment
 from tiffin.config.models import files_of
+from tiffin.config.secrets import unset_variables
 from tiffin.control.catalogue.pull import artifacts_of, check
 from tiffin.errors import Conflict, ModelNotFound
 from tiffin.ports.artifacts import shown
@@ -34,7 +35,11 @@ def resolved(given: Path | None) -> str:
         for artifact in artifacts_of(name, model):
             check(artifact, sources)
     tree = msgspec.json.format(msgspec.json.encode(loaded.tree), indent=2).decode()
-    return f"{tree}\n\nvalid: {loaded.source}, sha256 {loaded.sha256}"
+    lacking = [
+        f"{where}: the variable {name} isn't set here; a server needs it to start\n"
+        for where, name in unset_variables(loaded.config)
+    ]
+    return f"{tree}\n\n{''.join(lacking)}valid: {loaded.source}, sha256 {loaded.sha256}"
 
 
 def show_model(name: str, given: Path | None) -> None:

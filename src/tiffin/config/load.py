@@ -40,6 +40,8 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Loaded:
     if path is None:
         return load_tree({}, environ, source="defaults")
     try:
+        if path.is_fifo():  # opening it would wait for its writer
+            raise ConfigInvalid("is a pipe; give the path of a file", where=str(path))
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
     except OSError as cause:

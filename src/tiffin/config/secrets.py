@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tiffin.config.environ import environment
-from tiffin.config.models import RemoteModel
+from tiffin.config.models import Model, RemoteModel
 from tiffin.config.schema import Config, Key
 from tiffin.errors import ConfigInvalid
 
@@ -59,6 +59,21 @@ def check_upstream_keys(config: Config, environ: Mapping[str, str] | None = None
     for name, model in config.models.items():
         if isinstance(model, RemoteModel):
             _read(f"models.{name}", model.key_env, model.key_file, environ)
+
+
+def unset_variables(
+    config: Config, environ: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Settings that name a variable which isn't set here, and the variable's name."""
+    found = environment() if environ is None else environ
+    named: list[tuple[str, Key | Model]] = [
+        (f"tenants.{tenant}.keys.{name}", key) for tenant, name, key in _keys(config)
+    ]
+    named += [(f"models.{name}", model) for name, model in config.models.items()]
+    for where, section in named:
+        variable = getattr(section, "key_env", "")
+        if variable and not found.get(variable, "").strip():
+            yield f"{where}.key_env", variable
 
 
 def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:

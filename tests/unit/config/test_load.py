@@ -1,5 +1,6 @@
 """Loading a configuration: what is accepted, and how what isn't is named."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,12 @@ def test_what_is_not_toml_is_named_by_its_line(text: bytes, words: str) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match=r"no\.toml: can't be read: No such file"):
         load(tmp_path / "no.toml", {})
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigInvalid, match="is a pipe"):
+        load(tmp_path / "pipe", {})
 
 
 def test_an_endless_file_is_refused() -> None:

@@ -6,7 +6,13 @@ import pytest
 
 from tiffin.config.load import load_text
 from tiffin.config.schema import Config
-from tiffin.config.secrets import check_upstream_keys, hashed, key_hashes, read_secret
+from tiffin.config.secrets import (
+    check_upstream_keys,
+    hashed,
+    key_hashes,
+    read_secret,
+    unset_variables,
+)
 from tiffin.errors import ConfigInvalid
 
 
@@ -61,3 +67,23 @@ def test_a_key_that_cannot_be_read_is_named_by_its_path() -> None:
     with pytest.raises(ConfigInvalid) as refused:
         key_hashes(config("[tenants.a.keys.one]\nkey_env='ONE'"), {})
     assert refused.value.where == "tenants.a.keys.one"
+
+
+def test_variables_that_are_not_set_are_named() -> None:
+    config = load_text(
+        b"""
+        [tenants.a.keys.k]
+        key_env = "GIVEN"
+        [tenants.a.keys.l]
+        key_env = "NOT_GIVEN"
+        [models.cloud]
+        runtime = "remote"
+        url = "https://host/v1"
+        key_env = "NEITHER"
+        """,
+        {},
+    ).config
+    assert list(unset_variables(config, {"GIVEN": "sk-12345678"})) == [
+        ("tenants.a.keys.l.key_env", "NOT_GIVEN"),
+        ("models.cloud.key_env", "NEITHER"),
+    ]
