@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NoReturn
+from urllib.parse import unquote
 
 import msgspec
 
@@ -92,6 +93,7 @@ class Grammars:
     def compile(self, schema: Schema, param: str) -> str:
         """The grammar of a schema; raises `SchemaViolation` where it can't be enforced."""
         _check(schema, param)
+        _check_openings(schema, param)
         grammar = f"%llguidance {{}}\nstart: %json {msgspec.json.encode(schema).decode()}"
         limits = self._library.LLParserLimits(
             initial_lexer_fuel=_COMPILE_FUEL, max_grammar_size=_GRAMMAR_SYMBOLS
@@ -165,6 +167,50 @@ def _check(schema: Schema, param: str) -> None:
         for what, most in _BUDGET.items():
             if spent[what] > most:
                 _refuse(param, f"it has over {most} {what}")
+
+
+def _check_openings(schema: Schema, param: str) -> None:
+    """Raise where more ways to go on meet at one place than the engine's parser has room for."""
+    known: dict[int, int] = {}
+
+    def openings(node: Any) -> int:
+        if not isinstance(node, dict):
+            return 1
+        if id(node) not in known:
+            known[id(node)] = 1  # a reference that leads back here adds nothing
+            lists = [node.get(name) for name in ("anyOf", "oneOf", "allOf")]
+            inner = [one for found in lists if isinstance(found, list) for one in found]
+            if isinstance(node.get("$ref"), str):
+                inner.append(_at(schema, node["$ref"]))
+            known[id(node)] = 1 + _optional(node) + sum(openings(one) for one in inner)
+        return known[id(node)]
+
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            try:
+                over = openings(node) > MAX_OPTIONAL
+            except RecursionError:
+                _refuse(param, "its references lead too far")
+            if over:
+                _refuse(param, f"over {MAX_OPTIONAL} alternatives and optional properties meet")
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+
+
+def _at(schema: Any, place: str) -> Any:
+    """What a reference leads to, or None: the compiler says so where it leads nowhere."""
+    for name in place.removeprefix("#").strip("/").split("/") if place != "#" else []:
+        name = unquote(name).replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, list) and name.isdigit() and int(name) < len(schema):
+            schema = schema[int(name)]
+        elif isinstance(schema, dict) and name in schema:
+            schema = schema[name]
+        else:
+            return None
+    return schema
 
 
 def _merges(node: Schema) -> bool:

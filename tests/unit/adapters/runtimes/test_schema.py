@@ -34,6 +34,31 @@ def nested(depth: int) -> Schema:
 NAMES = [f"p{n}" for n in range(500)]
 
 
+def alternatives(count: int, properties: int, *, behind: bool = False) -> Schema:
+    """One of so many objects, each with so many properties that may be left out."""
+    choices = [
+        {"type": "object", "properties": {f"{one}_{name}": {} for name in NAMES[:properties]}}
+        for one in range(count)
+    ]
+    if not behind:
+        return {"anyOf": choices}
+    named = {f"d{number}": choice for number, choice in enumerate(choices)}
+    return {"$defs": named, "anyOf": [{"$ref": f"#/$defs/{name}"} for name in named]}
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["in place", "by reference"])
+def test_many_alternatives_are_enforced_or_refused(behind: bool) -> None:
+    assert accepts(alternatives(4, 60, behind=behind), '{"3_p7":1}')
+    with pytest.raises(SchemaViolation, match="alternatives"):
+        GRAMMARS.compile(alternatives(5, 100, behind=behind), PARAM)
+
+
+def test_a_long_way_of_references_is_refused() -> None:
+    chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(1500)}
+    with pytest.raises(SchemaViolation):
+        GRAMMARS.compile({"$defs": {**chain, "d1500": {}}, "$ref": "#/$defs/d0"}, PARAM)
+
+
 @pytest.mark.parametrize(
     ("schema", "word"),
     [
