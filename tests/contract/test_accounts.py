@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tiffin.adapters.stores.migrations import MIGRATIONS
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.errors import Unavailable
 from tiffin.ports.accounts import Accounts, Batch, Closing, Opening, Position, Query
@@ -73,7 +74,16 @@ async def test_an_entry_says_all_that_the_events_said(store: Accounts) -> None:
         cache="miss",
         duration_ns=9,
         ttft_ns=5,
-        usage=Usage(prompt_tokens=3, completion_tokens=5, measured=False),
+        usage=Usage(
+            prompt_tokens=3,
+            completion_tokens=5,
+            prepare_ns=6,
+            rows=7,
+            pages=8,
+            pixels=9,
+            audio_ms=10,
+            measured=False,
+        ),
         attempts=[attempt],
     )
     decode = msgspec.json.Decoder(Opening | Closing).decode
@@ -85,7 +95,8 @@ async def test_an_entry_says_all_that_the_events_said(store: Accounts) -> None:
         for name in told.keys() & set(entry.__struct_fields__) - {"outcome", "attempts"}:
             assert getattr(entry, name) == told[name], name
     assert (entry.outcome, entry.opened_ns, entry.closed_ns) == ("partial", 10, 20)
-    assert (entry.prompt_tokens, entry.completion_tokens, entry.measured) == (3, 5, False)
+    for name, quantity in msgspec.structs.asdict(ended.usage).items():
+        assert getattr(entry, name) == quantity, name
     assert msgspec.json.decode(entry.attempts, type=list[Attempt]) == [attempt]
 
 
@@ -190,6 +201,24 @@ async def test_an_unusable_file_is_unavailable_until_it_is_usable(tmp_path: Path
     path.unlink()
     await store.absorb(batch(settled=("a",)))
     assert await ids(store) == ["a"]
+    store.close()
+
+
+async def test_entries_of_the_release_before_are_kept(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "tiffin.db"
+    db = sqlite3.connect(path)
+    db.executescript(MIGRATIONS[0] + "PRAGMA user_version = 1;")
+    db.execute("INSERT INTO heading VALUES (1, 't', 'k', 'chat', 'm', 'r', 'ok', 200, '', '')")
+    row = "(NULL, 'old', 1, 10, 20, 9, 5, 7, 8, 3, 5, 1, 1, 4, '', '', '[]')"
+    db.execute(f"INSERT INTO account VALUES {row}")  # noqa: S608 - a constant
+    db.commit()
+    db.close()
+    store = SqliteAccounts(path)
+    await store.absorb(batch(settled=("new",)))
+    assert await ids(store) == ["old", "new"]
+    assert {entry.rows for entry in await store.entries(Query())} == {0}
     store.close()
 
 

@@ -94,6 +94,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    prepare_ns: int
+    rows: int
+    pages: int
+    pixels: int
+    audio_ms: int
     measured: bool
     snapshot: int
     trace_id: str

@@ -21,9 +21,15 @@ Pair = tuple[Opening, Closing]
 _HEADING = "tenant, key, endpoint, model, revision, outcome, status, error, cache"
 _FIND_HEADING = f"SELECT id FROM heading WHERE ({_HEADING}) = (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _ADD_HEADING = f"INSERT INTO heading ({_HEADING}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-_COLUMNS = 16
+_COLUMNS = 21
 _ENTRY = f"(NULL{', ?' * _COLUMNS})"
-_ADD_ENTRY = f"INSERT INTO account VALUES {_ENTRY}"  # noqa: S608 - a constant
+_ADD_ENTRY = f"""
+    INSERT INTO account (
+        seq, id, heading, opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns,
+        prompt_tokens, completion_tokens, cached_tokens, measured, snapshot, trace_id, client_id,
+        attempts, prepare_ns, rows, pages, pixels, audio_ms
+    ) VALUES {_ENTRY}
+"""  # noqa: S608 - a constant
 _AT_ONCE = 32
 _ADD_ENTRIES = _ADD_ENTRY + f", {_ENTRY}" * (_AT_ONCE - 1)
 _ADD_TOTAL = """
@@ -41,7 +47,8 @@ _ONE_OF = "id IN (SELECT value FROM json_each(?))"
 _ENTRIES = """
     SELECT seq, account.id, tenant, key, endpoint, model, revision, outcome, status, error, cache,
            opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns, prompt_tokens,
-           completion_tokens, cached_tokens, measured, snapshot, trace_id, client_id, attempts
+           completion_tokens, cached_tokens, prepare_ns, rows, pages, pixels, audio_ms, measured,
+           snapshot, trace_id, client_id, attempts
     FROM account JOIN heading ON heading.id = account.heading
 """
 _TOTALS = """
@@ -171,6 +178,7 @@ def _post(db: Connection, pairs: Iterable[Pair], headings: Headings) -> None:
             o.id, heading, o.at_ns, c.at_ns, c.duration_ns, c.ttft_ns, u.queue_ns, u.device_ns,
             u.prompt_tokens, u.completion_tokens, u.cached_tokens, u.measured, c.snapshot,
             o.trace_id, o.client_id, str(c.attempts, "utf-8"),
+            u.prepare_ns, u.rows, u.pages, u.pixels, u.audio_ms,
         )  # fmt: skip
         tally = sums.get(heading)
         if tally is None:
