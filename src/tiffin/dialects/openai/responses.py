@@ -100,9 +100,6 @@ class ResponsesDialect:
 class ResponsesAsked:
     """One request for a response; satisfies `dialects.dialect.Asked`."""
 
-    operation = "response"
-    cached_as = ""  # each has an id of its own, under which it may be kept
-
     def __init__(
         self,
         request: ResponseRequest,
@@ -117,6 +114,8 @@ class ResponsesAsked:
         self._form = form
         self._keep = keep
         self._store = request.store is not False
+        self.operation = "response"
+        self.cached_as = ""  # each has an id of its own, under which it may be kept
         self.model = request.model
         self.streaming = bool(request.stream)
 

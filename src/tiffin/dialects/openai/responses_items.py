@@ -17,6 +17,7 @@ _FIELDS = {
     "function_call": ("call_id", "name", "arguments"),
     "function_call_output": ("call_id", "output"),
 }
+ITEM_TYPES = tuple(_FIELDS)
 _ALL_FIELDS = ("role", "content", "call_id", "name", "arguments", "output")
 _UNSURE = {"phase": "phase", "namespace": "namespace", "caller": "caller", "asynchronous": "async"}
 _PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}
@@ -59,7 +60,7 @@ def refuse_type(kind: object, param: str, known: Sequence[str]) -> UnsupportedPa
 
 def _check(item: InputItem, kind: str, param: str) -> None:
     if kind not in _FIELDS:
-        raise refuse_type(kind, param, tuple(_FIELDS))
+        raise refuse_type(kind, param, ITEM_TYPES)
     for name, wire in _UNSURE.items():
         if getattr(item, name) is not None:
             raise not_supported(f"{param}.{wire}")

@@ -9,7 +9,12 @@ import msgspec
 from tiffin.dialects.openai.faults import shown
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.dialects.openai.requests import Reader
-from tiffin.dialects.openai.responses_items import check_items, messages_of, refuse_type
+from tiffin.dialects.openai.responses_items import (
+    ITEM_TYPES,
+    check_items,
+    messages_of,
+    refuse_type,
+)
 from tiffin.errors import SchemaViolation, TiffinError, UnknownParameter
 from tiffin.types.responses import FunctionTool, InputItem, ResponseRequest, TextFormat
 from tiffin.types.text import (
@@ -59,6 +64,7 @@ _NAMES = (
 )
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 _ITEM_OR_TOOL = re.compile(r"(input|tools)\[(\d+)\]\.")
+_QUOTED = re.compile(r"'([^']+)'")
 _READER = Reader(ResponseRequest)
 
 
@@ -77,13 +83,11 @@ def _name_type(error: UnknownParameter, body: bytes) -> None:
     if found is None:
         return
     name, at = found[1], int(found[2])
-    kind = msgspec.json.decode(body)[name][at].get("type")
-    known = ("function",) if name == "tools" else tuple(_ITEM_TYPES)
+    item = msgspec.json.decode(body)[name][at]
+    kind = item.get("type", "message" if "role" in item else None)
+    known = ("function",) if name == "tools" else ITEM_TYPES
     if kind not in known:
         raise refuse_type(kind, f"{name}[{at}]", known) from None
-
-
-_ITEM_TYPES = ("message", "function_call", "function_call_output")
 
 
 def input_items(request: ResponseRequest, earlier: Sequence[InputItem]) -> list[InputItem]:
@@ -242,7 +246,7 @@ def as_named(error: TiffinError, places: Mapping[int, str] | None = None) -> Tif
     named = _renamed(param, places or {})
     if named == param:
         return error
-    message = error.message.replace(f"'{param}'", f"'{named}'")
+    message = _QUOTED.sub(lambda found: f"'{_renamed(found[1], places or {})}'", error.message)
     return type(error)(message, retry_after=error.retry_after, param=named)
 
 
