@@ -212,7 +212,7 @@ async def test_entries_of_the_release_before_are_kept(tmp_path: Path) -> None:
     db.executescript(MIGRATIONS[0] + "PRAGMA user_version = 1;")
     db.execute("INSERT INTO heading VALUES (1, 't', 'k', 'chat', 'm', 'r', 'ok', 200, '', '')")
     row = "(NULL, 'old', 1, 10, 20, 9, 5, 7, 8, 3, 5, 1, 1, 4, '', '', '[]')"
-    db.execute(f"INSERT INTO account VALUES {row}")  # noqa: S608 - a constant
+    db.execute(f"INSERT INTO account VALUES {row}")
     db.commit()
     db.close()
     store = SqliteAccounts(path)
