@@ -5,20 +5,22 @@ from dataclasses import dataclass
 
 import structlog
 
+from tiffin.api.oip import TensorPages
 from tiffin.api.responses import ResponsePages
+from tiffin.dialects.dialect import Dialect
+from tiffin.dialects.oip.dialect import InferDialect
 from tiffin.dialects.openai.models import model_body, model_list_body
 from tiffin.dialects.openai.text import TextDialect
 from tiffin.errors import (
     DeadlineExceeded,
     EndpointNotFound,
     MethodNotAllowed,
-    PermissionDenied,
     TiffinError,
     Unavailable,
     UpstreamFailed,
     UpstreamUnavailable,
 )
-from tiffin.gateway.authenticate import authenticate
+from tiffin.gateway.authenticate import authenticate, require_admin
 from tiffin.gateway.operations import Operations
 from tiffin.gateway.respond import JSON, send_error
 from tiffin.gateway.route import route, visible
@@ -33,6 +35,7 @@ from tiffin.types.snapshot import Principal, Snapshot
 log = structlog.get_logger("tiffin.gateway")
 
 OPENAI = TextDialect("chat", b"/v1/chat/completions")
+TENSORS = InferDialect()
 
 Page = Callable[[Exchange], Awaitable[None]]
 MAX_CONTROL_BYTES = 67_108_864
@@ -52,6 +55,7 @@ class Desk:
     listings: Counter
     open_metrics: bool
     responses: ResponsePages
+    tensors: TensorPages
     max_body_bytes: int
 
 
@@ -73,7 +77,7 @@ class PublicSite:
     async def __call__(self, exchange: Exchange) -> None:
         """Answer a request; what fails before it has an account is answered and counted here."""
         operation = self._operations.find(exchange.path)
-        dialect = OPENAI if operation is None else operation.dialect
+        dialect = operation.dialect if operation else _dialect_of(exchange.path)
         try:
             if operation is None:
                 await self._other(exchange)
@@ -98,6 +102,9 @@ class PublicSite:
         if path.startswith(b"/v1/responses/"):
             _, principal = self._listing(exchange)
             self._desk.responses(exchange, principal.tenant, request_id())
+            return
+        if _is_tensors(path):
+            await self._desk.tensors(exchange, request_id())
             return
         page = self._pages.get(path)
         if page is None and path.startswith(b"/v1/models/"):
@@ -152,11 +159,7 @@ class PublicSite:
 
     def _require_admin(self, exchange: Exchange) -> Principal:
         principal = authenticate(exchange, self._desk.snapshot())
-        if not principal.admin:
-            raise PermissionDenied(
-                f"the key '{principal.tenant}/{principal.key}' has no admin right;"
-                " use one whose section says 'admin = true'"
-            )
+        require_admin(principal)
         return principal
 
     async def _relay(self, exchange: Exchange, headers: bytes) -> None:
@@ -178,6 +181,15 @@ class PublicSite:
             raise Unavailable(
                 "control isn't answering; requests to models go on", retry_after=2.0
             ) from error
+
+
+def _is_tensors(path: bytes) -> bool:
+    return path == b"/v2" or path.startswith(b"/v2/")
+
+
+def _dialect_of(path: bytes) -> Dialect:
+    """The dialect of a path that doesn't take the walk: its errors have that shape."""
+    return TENSORS if _is_tensors(path) else OPENAI
 
 
 def not_allowed(exchange: Exchange, method: str) -> MethodNotAllowed:

@@ -18,6 +18,7 @@ import uvloop
 from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
 from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.api.http import Edge
+from tiffin.api.oip import Sources, TensorPages
 from tiffin.api.public import Desk, PublicSite
 from tiffin.api.responses import ResponsePages
 from tiffin.api.server import EdgeServer
@@ -35,6 +36,7 @@ from tiffin.gateway.admit import Admission
 from tiffin.gateway.authenticate import authenticate
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.conversations import MemoryConversations
+from tiffin.gateway.facts import Facts
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import Pool
@@ -132,6 +134,7 @@ class Gateway:
                 max_body_bytes=server.max_body_bytes,
             )
         )
+        listings = self.meter.counter("tiffin_listings_total", "Listings answered")
         desk = Desk(
             snapshot=self.snapshot,
             not_ready=self.not_ready,
@@ -141,9 +144,19 @@ class Gateway:
             refusals=self.meter.counter(
                 "tiffin_refusals_total", "Requests refused before an account", ("reason",)
             ),
-            listings=self.meter.counter("tiffin_listings_total", "Listings answered"),
+            listings=listings,
             open_metrics=is_loopback(server.host),
             responses=ResponsePages(self.conversations),
+            tensors=TensorPages(
+                Sources(
+                    snapshot=self.snapshot,
+                    not_ready=self.not_ready,
+                    facts=Facts(self.pool, self.clock),
+                    control=self.control,
+                    clock=self.clock,
+                    listings=listings,
+                )
+            ),
             max_body_bytes=server.max_body_bytes,
         )
         dialect = ResponsesDialect(self.conversations, self._tenant_of, self.clock)

@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from tiffin.errors import Unauthenticated
+from tiffin.errors import PermissionDenied, Unauthenticated
 from tiffin.ports.exchange import Exchange
 from tiffin.types.snapshot import Principal, Snapshot
 
@@ -28,3 +28,12 @@ def authenticate(exchange: Exchange, snapshot: Snapshot) -> Principal:
     if principal is None:
         raise Unauthenticated(UNKNOWN)
     return principal
+
+
+def require_admin(principal: Principal) -> None:
+    """Raise `PermissionDenied` where a key has no admin right."""
+    if not principal.admin:
+        raise PermissionDenied(
+            f"the key '{principal.tenant}/{principal.key}' has no admin right;"
+            " use one whose section says 'admin = true'"
+        )

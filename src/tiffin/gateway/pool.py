@@ -183,6 +183,13 @@ class Pool:
         station.check(self._explain)
         return station
 
+    def failure(self, target: Target) -> str:
+        """Why a target doesn't run, where the time alone won't mend it; else empty."""
+        if target.state == "failed":
+            return target.reason
+        known = self._broken.get(target, "")
+        return known if known or target.kind == "remote" else self._explain(target)
+
     async def probe_for_ever(self) -> None:
         """Ask every replica whether it is ready, again and again; a mute one holds up no other."""
         asking: set[Station] = set()

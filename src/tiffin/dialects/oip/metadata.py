@@ -1,0 +1,120 @@
+"""What the endpoints beside `infer` say and are asked: metadata, readiness, the repository."""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from tiffin.dialects.oip.messages import (
+    IndexedModel,
+    IndexRequest,
+    ModelMetadata,
+    ModelReady,
+    Parameters,
+    ServerLive,
+    ServerMetadata,
+    ServerReady,
+    TensorMetadata,
+    version_of,
+)
+from tiffin.errors import MalformedBody, SchemaViolation, UnsupportedParameter, UpstreamFailed
+from tiffin.types.snapshot import Plan
+
+T = TypeVar("T")
+
+EXTENSIONS: Final = (
+    "binary_tensor_data",
+    "model_repository",
+    "model_repository(unload_dependents)",
+)
+SERVER: Final = "tiffin"
+UNLOAD_PARAMETERS: Final = ("unload_dependents",)
+
+
+class Tensors(msgspec.Struct, frozen=True):
+    """What a model takes and gives, as its server says; a text model has none."""
+
+    platform: str = ""
+    inputs: list[TensorMetadata] = []
+    outputs: list[TensorMetadata] = []
+
+
+class _Switch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    parameters: Parameters = {}
+
+
+_TENSORS = msgspec.json.Decoder(Tensors)
+_INDEX = msgspec.json.Decoder(IndexRequest)
+_SWITCH = msgspec.json.Decoder(_Switch)
+
+
+def read_tensors(body: bytes, model: str) -> Tensors:
+    """A server's metadata of a model; raises `UpstreamFailed` where it is none."""
+    try:
+        return _TENSORS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UpstreamFailed(f"'{model}' has metadata of another form: {error}") from error
+
+
+def versions_of(plan: Plan) -> list[str]:
+    """The version of the one model that a name stands for; a route has none of its own."""
+    return [version_of(plan.targets[0].revision)] if len(plan.targets) == 1 else []
+
+
+def metadata_body(plan: Plan, tensors: Tensors) -> bytes:
+    """A model's metadata, under its public name and with our version of it."""
+    told = ModelMetadata(
+        plan.name, versions_of(plan), tensors.platform, tensors.inputs, tensors.outputs
+    )
+    return msgspec.json.encode(told)
+
+
+def server_body(version: str) -> bytes:
+    """Who serves."""
+    return msgspec.json.encode(ServerMetadata(SERVER, version, list(EXTENSIONS)))
+
+
+def live_body() -> bytes:
+    """The server answers."""
+    return msgspec.json.encode(ServerLive(live=True))
+
+
+def ready_body() -> bytes:
+    """The server takes requests."""
+    return msgspec.json.encode(ServerReady(ready=True))
+
+
+def model_ready_body(name: str) -> bytes:
+    """The model takes requests."""
+    return msgspec.json.encode(ModelReady(name, ready=True))
+
+
+def index_body(models: Sequence[IndexedModel]) -> bytes:
+    """The repository's models."""
+    return msgspec.json.encode(models)
+
+
+def only_ready(body: bytes) -> bool:
+    """Whether a request for the index wants ready models alone; raises `InvalidRequest`."""
+    return bool(body.strip()) and _read(_INDEX, body).ready
+
+
+def check_switch(body: bytes, allowed: Sequence[str] = ()) -> None:
+    """Raise `InvalidRequest` where a load or unload asks for what can't be done."""
+    if not body.strip():
+        return
+    for name in _read(_SWITCH, body).parameters:
+        if name not in allowed:
+            raise UnsupportedParameter(
+                f"'{name[:80]}' isn't supported: a model is what the configuration says",
+                param="parameters",
+            )
+
+
+def _read(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise SchemaViolation(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedBody(f"the body isn't JSON that can be read: {error}") from None
