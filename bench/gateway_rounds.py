@@ -81,7 +81,11 @@ def servers(kit: Path, lab: Path) -> list[Server]:
             38105,
             "/health/liveliness",
             ["Authorization: Bearer sk-bench"],
-            {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "127.0.0.1"},
+            {
+                "LITELLM_LOG": "ERROR",
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+                "NO_PROXY": "127.0.0.1",
+            },
         ),
         Server(
             "tiffin",
@@ -138,7 +142,9 @@ def processor_s(pid: int) -> float:
     return used / TICKS
 
 
-def load(kit: Path, lab: Path, server: Server, connections: int, seconds: float) -> dict[str, float]:
+def load(
+    kit: Path, lab: Path, server: Server, connections: int, seconds: float
+) -> dict[str, float]:
     """One load on one server: requests a second, percentiles, processor time a request."""
     command = [str(lab / "bin/load"), "-p", str(server.port), "-c", str(connections)]
     command += ["-d", str(seconds), "-w", "0.2", "-f", str(kit / "body.json")]
@@ -146,7 +152,9 @@ def load(kit: Path, lab: Path, server: Server, connections: int, seconds: float)
         command += ["-h", header]
     assert server.process is not None
     before = processor_s(server.process.pid)
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=on_core(1), check=True)
+    done = subprocess.run(
+        command, capture_output=True, text=True, preexec_fn=on_core(1), check=True
+    )
     found: dict[str, float] = json.loads(done.stdout)
     if found.get("errors") or found.get("non2xx"):
         raise SystemExit(f"{server.name} answered with errors: {done.stdout}")

@@ -1,0 +1,136 @@
+"""Tensor models beside other servers, in turns: all up at once, a short load on each, many rounds.
+
+`python bench/serving.py --kit FOLDER` (the folder of bench.py and run.sh; its `install` and `models`
+ran with the same LAB). The same two ONNX graphs everywhere: a forest of 30 columns, and MiniLM on 32
+tokens with two threads. Tiffin has everything on: key, limits, accounts, checks, the process hop.
+Peers wait for batches as is best for each: Triton 0 ms, mosec 1 ms. A ratio is taken within a round.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+KEY = "sk-bench-0123456789abcdef"
+DATA = Path("/tmp/tiffin-bench-serving-data")
+WAITS = {"triton": "0", "mosec": "1"}
+OUTPUTS = {"tabular": "probabilities", "minilm": "embedding"}
+
+
+def the_kit(folder: Path) -> Any:
+    """The kit's module, with a key on every request and the wanted output named in it."""
+    spec = importlib.util.spec_from_file_location("kit_bench", folder / "bench.py")
+    assert spec is not None and spec.loader is not None
+    kit: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kit)
+    raw, post, bodies = kit.raw, kit.post, kit.bodies
+
+    def raw_with_key(*args: Any) -> bytes:
+        line, _, rest = raw(*args).partition(b"\r\n")
+        return b"%b\r\nAuthorization: Bearer %b\r\n%b" % (line, KEY.encode(), rest)
+
+    def post_with_key(port: int, path: str, body: Any, timeout: float = 60) -> Any:
+        return post(port, path, body, timeout, {"Authorization": f"Bearer {KEY}"})
+
+    def bodies_with_output(kind: str, proto: str, *args: Any, **kwargs: Any) -> Any:
+        for model, body in bodies(kind, proto, *args, **kwargs):
+            if proto == "v2":
+                body["outputs"] = [{"name": OUTPUTS[model]}]
+            yield model, body
+
+    kit.raw, kit.post, kit.bodies = raw_with_key, post_with_key, bodies_with_output
+    return kit
+
+
+def configuration(models: Path, port: int) -> str:
+    """Both models, one tenant with limits that count and don't bite."""
+    sections = [f'version = 1\n[server]\nport = {port}\ndata = "{DATA}"\n']
+    sections.append(
+        "[tenants.bench.limits]\nrequests_per_minute = 60_000_000\nburst = 1_000_000\n"
+        f'[tenants.bench.keys.main]\nkey_sha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"\n'
+    )
+    for name, threads in (("tabular", 1), ("minilm", 2)):
+        file = models / f"{name}.onnx"
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        sections.append(
+            f'[models.{name}]\nruntime = "onnx"\nthreads = {threads}\nmax_batch = 32\n'
+            f'[models.{name}.files."model.onnx"]\nsources = ["file:{file}"]\nsha256 = "{digest}"\n'
+        )
+    return "\n".join(sections)
+
+
+def report(cell: str, connections: int, rows: list[dict[str, Any]]) -> None:
+    """Rates, latencies and processor time of each server, then ratios within rounds."""
+    print(f"\n## {cell}, {connections} connections, {len(rows)} rounds", flush=True)
+    for name in rows[0]:
+        rates = sorted(row[name]["rps"] for row in rows)
+        p50 = statistics.median(row[name]["ok"]["p50"] for row in rows)
+        p99 = statistics.median(row[name]["ok"]["p99"] for row in rows)
+        cpu = statistics.median(row[name]["srv_cpu"] / row[name]["rps"] for row in rows)
+        print(
+            f"{name:9} requests/s median {statistics.median(rates):9,.0f} ({rates[0]:,.0f} to"
+            f" {rates[-1]:,.0f}), p50 {p50:.2f} p99 {p99:.2f} ms, CPU {cpu * 1e6:.0f} us"
+        )
+    for name in rows[0]:
+        if name != "tiffin":
+            ratios = sorted(row["tiffin"]["rps"] / row[name]["rps"] for row in rows)
+            shown = " ".join(f"{ratio:.2f}" for ratio in ratios)
+            print(f"tiffin / {name}: median {statistics.median(ratios):.2f} of {shown}")
+
+
+def main() -> None:
+    """Start all, check their answers, load each in turn, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kit", type=Path, required=True)
+    parser.add_argument("--peers", default="triton,mosec,fastapi,bentoml,rayserve")
+    parser.add_argument("--cells", default="tabular,minilm32")
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    args = parser.parse_args()
+    kit = the_kit(args.kit.resolve())
+    rmtree(DATA, ignore_errors=True)
+    config = DATA.with_suffix(".toml")
+    config.write_text(configuration(Path(kit.MODELS), 18990))
+    command = [str(Path(sys.executable).with_name("tiffin")), "serve", "--config", str(config)]
+    kit.PEERS["tiffin"] = {"cmd": command, "ready": "/readyz"}
+    for name, wait in WAITS.items():
+        kit.PEERS[name].setdefault("env", {})["WAIT_MS"] = wait
+    names = ["tiffin", *filter(None, args.peers.split(","))]
+    up = []
+    try:
+        for number, name in enumerate(names):
+            server = kit.Server(name, 18990 if name == "tiffin" else 18900 + 10 * number)
+            up.append(server)
+            server.wait()
+            known = json.loads(Path(os.environ.get("LAB", kit.LAB), "ref.json").read_text())
+            for kind, wanted in known.items():
+                asked = kit.bodies(kind, server.proto, len(wanted))
+                for (model, body), want in zip(asked, wanted, strict=True):
+                    _, got = kit.post(server.port, kit.path(model, server.proto), body)
+                    far = max(
+                        abs(x - y) for x, y in zip(kit.answer(server.proto, got), want, strict=True)
+                    )
+                    assert far < 1e-4, f"{name} is wrong on {kind} by {far}"
+            print(f"{name} is up, its answers are right", flush=True)
+        for cell in args.cells.split(","):
+            for connections in args.connections:
+                rows = []
+                for turn in range(args.rounds):
+                    order = up if turn % 2 else up[::-1]
+                    rows.append(
+                        {s.name: kit.load(s, cell, connections, args.seconds, 0.4) for s in order}
+                    )
+                report(cell, connections, rows)
+    finally:
+        for server in up:
+            server.stop()
+
+
+main()
