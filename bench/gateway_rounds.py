@@ -1,4 +1,4 @@
-"""The gateway beside its peers in turns: every server up at once, a short load on each, many rounds.
+"""The gateway beside its peers in turns: all up at once, a short load on each, many rounds.
 
 A shared machine's speed drifts within seconds, so what is compared must be measured next to each
 other: a ratio is taken within a round, and its median and spread over the rounds are what counts.
@@ -9,6 +9,7 @@ Servers run on core 0, the mock upstream and the load generator on core 1.
 import argparse
 import json
 import os
+import shlex
 import signal
 import statistics
 import subprocess
@@ -30,7 +31,7 @@ class Server:
     """A gateway under test: how it is started, where it answers, how its client is let in."""
 
     name: str
-    command: list[str]
+    command: str
     port: int
     health: str
     headers: list[str] = field(default_factory=list)
@@ -40,7 +41,7 @@ class Server:
     def start(self, lab: Path) -> None:
         """Start it on core 0 and wait until it answers."""
         self.process = subprocess.Popen(
-            self.command,
+            shlex.split(self.command),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **self.environment},
@@ -68,16 +69,14 @@ def servers(kit: Path, lab: Path) -> list[Server]:
     return [
         Server(
             "envoy",
-            [str(lab / "venv-envoy/bin/envoy"), "-c", str(kit / "conf/envoy.yaml")]
-            + ["--concurrency", "1", "-l", "error"],
+            f"{lab}/venv-envoy/bin/envoy -c {kit}/conf/envoy.yaml --concurrency 1 -l error",
             38103,
             "/",
         ),
         Server(
             "litellm",
-            [str(lab / "venv-litellm/bin/litellm"), "--config", str(kit / "conf/litellm.yaml")]
-            + ["--host", "127.0.0.1", "--port", "38105", "--num_workers", "1"]
-            + ["--telemetry", "False"],
+            f"{lab}/venv-litellm/bin/litellm --config {kit}/conf/litellm.yaml --host 127.0.0.1"
+            " --port 38105 --num_workers 1 --telemetry False",
             38105,
             "/health/liveliness",
             ["Authorization: Bearer sk-bench"],
@@ -89,8 +88,7 @@ def servers(kit: Path, lab: Path) -> list[Server]:
         ),
         Server(
             "tiffin",
-            [str(Path(sys.executable).with_name("tiffin")), "serve"]
-            + ["--config", str(HERE / "gateway.toml")],
+            f"{Path(sys.executable).with_name('tiffin')} serve --config {HERE}/gateway.toml",
             18081,
             "/readyz",
             ["Authorization: Bearer sk-bench-0123456789abcdef"],

@@ -1,9 +1,10 @@
-"""Tensor models beside other servers, in turns: all up at once, a short load on each, many rounds.
+"""Tensor models beside other servers in turns: all up at once, a short load on each, many rounds.
 
-`python bench/serving.py --kit FOLDER` (the folder of bench.py and run.sh; its `install` and `models`
-ran with the same LAB). The same two ONNX graphs everywhere: a forest of 30 columns, and MiniLM on 32
-tokens with two threads. Tiffin has everything on: key, limits, accounts, checks, the process hop.
-Peers wait for batches as is best for each: Triton 0 ms, mosec 1 ms. A ratio is taken within a round.
+`python bench/serving.py --kit FOLDER` (the folder of bench.py and run.sh; its `install` and
+`models` ran with the same LAB). The same two ONNX graphs everywhere: a forest of 30 columns, and
+MiniLM on 32 tokens with two threads. Tiffin has everything on: key, limits, accounts, checks, the
+process hop. Peers wait for batches as is best for each: Triton 0 ms, mosec 1 ms. A ratio is taken
+within a round.
 """
 
 import argparse
@@ -26,7 +27,8 @@ OUTPUTS = {"tabular": "probabilities", "minilm": "embedding"}
 def the_kit(folder: Path) -> Any:
     """The kit's module, with a key on every request and the wanted output named in it."""
     spec = importlib.util.spec_from_file_location("kit_bench", folder / "bench.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     kit: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kit)
     raw, post, bodies = kit.raw, kit.post, kit.bodies
