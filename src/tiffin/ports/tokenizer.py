@@ -2,7 +2,7 @@
 
 Contract: nothing is ever padded or cut; the model's special tokens are added as it was trained
 with them; equal texts have equal tokens. Calls block, in proportion to the texts' length, and may
-be made from any one thread at a time.
+be made from several threads at once.
 """
 
 from collections.abc import Sequence
@@ -34,5 +34,5 @@ class Tokenizer(Protocol):
         ...
 
     def text(self, ids: Sequence[int]) -> str:
-        """What ids say, without special tokens."""
+        """What ids say, special tokens too."""
         ...

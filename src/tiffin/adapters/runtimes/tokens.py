@@ -37,8 +37,8 @@ class TokenizerFile:
         return found
 
     def text(self, ids: Sequence[int]) -> str:
-        """What ids say, without special tokens."""
-        said: str = self._tokenizer.decode(list(ids))
+        """What ids say, special tokens too."""
+        said: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
         return said
 
 

@@ -56,12 +56,6 @@ class Reader:
         self._refuse_long(found, names, " together with the query")
         return found
 
-    async def run(self, work: Callable[[], list[int]], characters: int) -> list[int]:
-        """Other work of the tokenizer, where a long text doesn't hold the loop up."""
-        if characters <= INLINE_CHARACTERS:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
     def close(self) -> None:
         """End the thread once what it does is done."""
         self._thread.shutdown(wait=False, cancel_futures=True)
