@@ -37,6 +37,14 @@ class Address:
         with _Exchange(self, timeout_s) as exchange:
             return json.loads(exchange.send(method, path, body).read() or b"null")
 
+    def send(
+        self, path: str, content: bytes, headers: dict[str, str], *, timeout_s: float = 10.0
+    ) -> Any:
+        """The decoded JSON of the answer to bytes of any kind; raises as `call` does."""
+        with _Exchange(self, timeout_s) as exchange:
+            reply = exchange.send_bytes("POST", path, content, headers)
+            return json.loads(reply.read() or b"null")
+
     def stream(
         self, path: str, body: Any, *, timeout_s: float = 300.0
     ) -> AbstractContextManager[Iterator[Any]]:
@@ -110,15 +118,20 @@ class _Exchange:
         self._connection.close()
 
     def send(self, method: str, path: str, body: Any) -> http.client.HTTPResponse:
-        headers = {"Authorization": f"Bearer {self._address.key}"} if self._address.key else {}
-        data = None
-        if body is not None:
-            data = json.dumps(body).encode()
-            headers["Content-Type"] = "application/json"
+        if body is None:
+            return self.send_bytes(method, path, None, {})
+        content = json.dumps(body).encode()
+        return self.send_bytes(method, path, content, {"Content-Type": "application/json"})
+
+    def send_bytes(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> http.client.HTTPResponse:
+        if self._address.key:
+            headers = headers | {"Authorization": f"Bearer {self._address.key}"}
         where = self._address.socket or self._address.url
         try:
             with contextlib.suppress(BrokenPipeError):  # it may answer before it read everything
-                self._connection.request(method, _prefix(self._address) + path, data, headers)
+                self._connection.request(method, _prefix(self._address) + path, content, headers)
             reply = self._reply = self._connection.getresponse()
             if reply.status >= 400:
                 raise Refused(reply.status, _reason(reply))

@@ -52,7 +52,7 @@ def server(*, url: str, key: str, data: Path | None) -> Address:
     if not key:
         with contextlib.suppress(OSError):
             key = here.key.read_text().strip()
-    return Address(url=url or running_at(here) or _configured_url(config), key=key)
+    return Address(url=url or running_at(here) or configured_url(config), key=key)
 
 
 def control(*, url: str, key: str, data: Path | None) -> Address:
@@ -78,7 +78,8 @@ def running_at(here: DataFolder) -> str:
     return status.address if status else ""
 
 
-def _configured_url(config: Config) -> str:
+def configured_url(config: Config) -> str:
+    """The address at which a server with this configuration can be reached from this machine."""
     host = config.server.host
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
     named = f"[{reachable}]" if ":" in reachable else reachable

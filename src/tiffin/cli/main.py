@@ -11,6 +11,9 @@ from typing import Annotated
 
 import typer
 
+from tiffin.cli import wide
+from tiffin.cli.options import ApiKey, AsJson, ConfigFile, DataFolder, Url, model_names
+
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 3
 EXIT_INTERRUPTED = 130
@@ -22,35 +25,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-models = typer.Typer(no_args_is_help=True, help="Fetch and look at models.")
+models = typer.Typer(no_args_is_help=True, help="Bring, fetch and look at models.")
 app.add_typer(models, name="models")
 
 
-def _model_names() -> list[str]:
-    """For shell completion: the models and routes of the configuration here."""
-    from tiffin.cli.locate import configured
-
-    config = configured(None).config
-    return [*config.models, *config.routes]
-
-
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        help="The configuration; without it ./tiffin.toml if there is one, else the starter's.",
-    ),
-]
-DataFolder = Annotated[
-    Path | None, typer.Option("--data", help="The data folder, instead of the configured one.")
-]
-Url = Annotated[
-    str, typer.Option("--url", help="The server's address, instead of the one that runs here.")
-]
-ApiKey = Annotated[
-    str, typer.Option("--key", help="The API key.", envvar="TIFFIN_API_KEY", show_default=False)
-]
+app.command("infer")(wide.infer)
+models.command("import")(wide.import_model)
 
 
 @app.callback()
@@ -177,7 +157,7 @@ def status(
     url: Url = "",
     key: ApiKey = "",
     data: DataFolder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what runs: processes, models, downloads, accounts.
 
@@ -197,7 +177,7 @@ def chat(
         str, typer.Argument(help="What to say; without it, a conversation.", show_default=False)
     ] = "",
     model: Annotated[
-        str, typer.Option("--model", "-m", help="The model or route.", autocompletion=_model_names)
+        str, typer.Option("--model", "-m", help="The model or route.", autocompletion=model_names)
     ] = "",
     system: Annotated[str, typer.Option("--system", "-s", help="Instructions for it.")] = "",
     url: Url = "",
@@ -240,7 +220,7 @@ def models_list(url: Url = "", key: ApiKey = "", data: DataFolder = None) -> Non
 
 @models.command("show")
 def models_show(
-    name: Annotated[str, typer.Argument(help="The model's name.", autocompletion=_model_names)],
+    name: Annotated[str, typer.Argument(help="The model's name.", autocompletion=model_names)],
     config: ConfigFile = None,
 ) -> None:
     """Show a configured model: what runs it, where its file comes from, whether it is here.
@@ -258,9 +238,7 @@ def models_show(
 def models_pull(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="The models; without a name, all of them.", autocompletion=_model_names
-        ),
+        typer.Argument(help="The models; without a name, all of them.", autocompletion=model_names),
     ] = None,
     config: ConfigFile = None,
     data: DataFolder = None,

@@ -81,6 +81,11 @@ def one_before(path: Path) -> Path:
     return path.with_suffix(f".previous{path.suffix}")
 
 
+def imported_files(folder: DataFolder, model: str) -> Path:
+    """What `tiffin models import` made of a model, beside the store that has it too."""
+    return folder.root / "imported" / model
+
+
 def replica_name(model: str, revision: str) -> str:
     """A short file-safe name of a replica: its model and the start of its revision's digest."""
     digest = revision.removeprefix("sha256:")
