@@ -40,6 +40,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (models.PythonModel, '[models.NAME] with runtime = "python"', "models.own"),
     (models.PipelineModel, '[models.NAME] with runtime = "pipeline"', "models.review"),
     (models.PipelineStep, "[[models.NAME.steps]]", "models.review.steps"),
+    (models.WhisperModel, '[models.NAME] with runtime = "whisper"', "models.listen"),
     (models.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),

@@ -181,6 +181,29 @@ class PipelineModel(
     load_timeout_s: Seconds = 600.0
 
 
+class WhisperModel(
+    ModelCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="whisper",
+):
+    """A Whisper model as CTranslate2 reads it, run by faster-whisper in a replica of ours.
+
+    `files` are its folder's files by name. `precision` is what it computes in; `max_audio_s` the
+    longest sound that it takes; `queue` how many requests may wait, as it hears one at a time;
+    `threads` 0 shares the cores among replicas.
+    """
+
+    files: dict[str, File]
+    precision: Literal["int8", "float32"] = "int8"
+    max_audio_s: Seconds = 1800.0
+    queue: Count = 16
+    threads: Count = 0
+    load_timeout_s: Seconds = 120.0
+
+
 class RemoteModel(
     ModelCommon,
     frozen=True,
@@ -235,8 +258,8 @@ class EchoModel(
     load_timeout_s: Seconds = 60.0
 
 
-Model = LlamacppModel | OnnxModel | PythonModel | PipelineModel | RemoteModel | EchoModel
-LocalModel = LlamacppModel | OnnxModel | PythonModel | PipelineModel | EchoModel
+LocalModel = LlamacppModel | OnnxModel | PythonModel | PipelineModel | WhisperModel | EchoModel
+Model = LocalModel | RemoteModel
 
 GGUF = "model.gguf"
 
@@ -247,7 +270,7 @@ def files_of(model: Model) -> dict[str, File]:
         case LlamacppModel():
             file = File(sources=model.sources, sha256=model.sha256, size_bytes=model.size_bytes)
             return {GGUF: file}
-        case OnnxModel() | PythonModel() | PipelineModel():
+        case OnnxModel() | PythonModel() | PipelineModel() | WhisperModel():
             return model.files
         case _:
             return {}

@@ -5,12 +5,20 @@ from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from tiffin.config.graph import broken_graph, broken_nesting
-from tiffin.config.models import LlamacppModel, ModelCommon, PipelineModel, RemoteModel
+from tiffin.config.models import (
+    LlamacppModel,
+    ModelCommon,
+    PipelineModel,
+    RemoteModel,
+    WhisperModel,
+)
 from tiffin.config.schema import Config, Key, Route
 from tiffin.config.shape import Problem, nearest
 from tiffin.types.snapshot import Limits
 
 SOURCE_SCHEMES = ("hf", "pypi", "https", "http", "s3", "gs", "az", "file")
+# Without its tokenizer a model would ask the network for one.
+WHISPER_FILES = ("model.bin", "config.json", "tokenizer.json")
 
 
 def broken(config: Config) -> Iterator[Problem]:
@@ -50,6 +58,10 @@ def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
         yield from _sources(model.sources, f"{where}.sources")
     elif isinstance(model, PipelineModel):
         yield from broken_graph(model, where, config.models)
+    elif isinstance(model, WhisperModel):
+        missing = [name for name in WHISPER_FILES if name not in model.files]
+        if missing:
+            yield Problem(f"{where}.files", f"expected also {', '.join(missing)}")
     elif isinstance(model, RemoteModel):
         yield from _url(model.url, f"{where}.url")
         yield from _file(model.key_file, f"{where}.key_file")

@@ -20,6 +20,7 @@ from tiffin.config.models import (
     PipelineModel,
     PythonModel,
     RemoteModel,
+    WhisperModel,
     files_of,
 )
 from tiffin.config.schema import Config, Route
@@ -250,7 +251,7 @@ def _deployment(
     match spec:
         case LlamacppModel():
             spec = msgspec.structs.replace(spec, sources=[])
-        case OnnxModel() | PythonModel() | PipelineModel():
+        case OnnxModel() | PythonModel() | PipelineModel() | WhisperModel():
             spec = msgspec.structs.replace(spec, files={})
     return Deployment(
         model=name,

@@ -1,6 +1,13 @@
 """What a model can do, by the section that configures it."""
 
-from tiffin.config.models import Model, OnnxModel, PipelineModel, PythonModel, RemoteModel
+from tiffin.config.models import (
+    Model,
+    OnnxModel,
+    PipelineModel,
+    PythonModel,
+    RemoteModel,
+    WhisperModel,
+)
 
 DOCUMENT_OUTPUTS = frozenset(("text", "confidence", "box", "page", "size"))
 """The outputs of a pipeline that reads documents."""
@@ -17,14 +24,17 @@ def serves(model: Model) -> tuple[str, ...]:
     """The operations that a model of this section can do."""
     match model:
         case OnnxModel(task="embed"):
-            return ("embedding", "infer")
+            found: tuple[str, ...] = ("embedding", "infer")
         case OnnxModel(task="rerank"):
-            return ("rerank", "infer")
+            found = ("rerank", "infer")
         case PipelineModel() if set(model.outputs) >= DOCUMENT_OUTPUTS:
-            return ("document", "infer")
+            found = ("document", "infer")
         case OnnxModel() | PythonModel() | PipelineModel() | RemoteModel(protocol="oip"):
-            return ("infer",)
+            found = ("infer",)
         case RemoteModel():
-            return (*TEXT_OPERATIONS, "embedding", "rerank", "transcription")
+            found = (*TEXT_OPERATIONS, "embedding", "rerank", "transcription")
+        case WhisperModel():
+            found = ("transcription",)
         case _:
-            return TEXT_OPERATIONS
+            found = TEXT_OPERATIONS
+    return found

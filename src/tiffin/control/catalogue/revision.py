@@ -15,6 +15,7 @@ from tiffin.config.models import (
     PipelineModel,
     PythonModel,
     RemoteModel,
+    WhisperModel,
     files_of,
 )
 from tiffin.types.ids import RevisionId
@@ -36,41 +37,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     options: dict[str, Any] = {}
 
 
+# The settings that decide a model's answers, by its section.
+_DECIDING: dict[type[Model], str] = {
+    LlamacppModel: "context tools",
+    OnnxModel: "graph task pooling normalize max_tokens dimensions decision",
+    PythonModel: "code class_name",
+    PipelineModel: "steps outputs",
+    WhisperModel: "precision",
+    RemoteModel: "url protocol model tools",
+    EchoModel: "context tools fail_after",
+}
+
+
 def manifest_of(model: Model, others: Mapping[str, Model] = _ALONE) -> Manifest:
     """The manifest of a model of the configuration; `others` has the models that it calls."""
     digests = {name: file.sha256.lower() for name, file in files_of(model).items()}
-    match model:
-        case LlamacppModel():
-            return Manifest(
-                runtime="llamacpp",
-                files=digests,
-                options=_options(model, "context tools"),
-            )
-        case OnnxModel():
-            return Manifest(
-                runtime="onnx",
-                files=digests,
-                options=_options(
-                    model, "graph task pooling normalize max_tokens dimensions decision"
-                ),
-            )
-        case PythonModel():
-            return Manifest(
-                runtime="python",
-                files=digests,
-                options=_options(model, "code class_name"),
-            )
-        case PipelineModel():
-            peers = {name: revision_of(others[name], others) for name in peers_of(model)}
-            options = _options(model, "steps outputs") | {"models": peers}
-            return Manifest(runtime="pipeline", files=digests, options=options)
-        case RemoteModel():
-            return Manifest(runtime="remote", options=_options(model, "url protocol model tools"))
-        case EchoModel():
-            return Manifest(
-                runtime="echo",
-                options=_options(model, "context tools fail_after"),
-            )
+    options = _options(model, _DECIDING[type(model)])
+    if isinstance(model, PipelineModel):
+        peers = {name: revision_of(others[name], others) for name in peers_of(model)}
+        options |= {"models": peers}
+    return Manifest(runtime=str(model.__struct_config__.tag), files=digests, options=options)
 
 
 def _options(model: Model, names: str) -> dict[str, Any]:
