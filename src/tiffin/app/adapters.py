@@ -14,6 +14,7 @@ import msgspec
 
 from tiffin.app.hosted import Hosted, Surroundings
 from tiffin.errors import ConfigInvalid
+from tiffin.ports.tensor_runtime import TensorRuntime
 from tiffin.ports.text_runtime import TextRuntime
 from tiffin.types.snapshot import Deployment
 
@@ -22,14 +23,20 @@ GROUP = "tiffin.adapters"
 RUNTIMES = {
     "llamacpp": "tiffin.app.adapters:llamacpp",
     "echo": "tiffin.testing.echo:EchoRuntime",
+    "onnx": "tiffin.app.adapters:onnx",
+    "python": "tiffin.app.adapters:python",
 }
 
 
 TEXT_HOST = "tiffin.app.hosted_text:TextHosted"
+TENSORS_HOST = "tiffin.app.hosted_tensors:TensorsHosted"
 
 HOSTS = {
     "llamacpp": TEXT_HOST,
     "echo": TEXT_HOST,
+    "onnx/tensors": TENSORS_HOST,
+    "python": TENSORS_HOST,
+    "pipeline": "tiffin.app.hosted_pipeline:PipelineHosted",
 }
 
 
@@ -37,7 +44,7 @@ class Kind(msgspec.Struct):
     """What of a model's config section says which adapter it needs."""
 
     runtime: str
-    task: str = ""
+    task: str = "tensors"
 
 
 def host(around: Surroundings) -> Hosted:
@@ -88,3 +95,30 @@ def llamacpp(deployment: Deployment) -> TextRuntime:
         engine_socket,
         Http1Backend(endpoint, max_idle=IDLE_CONNECTIONS),
     )
+
+
+def onnx(deployment: Deployment) -> TensorRuntime:
+    """onnxruntime over the deployment's files."""
+    from tiffin.adapters.runtimes.onnx import OnnxRuntime, Placement
+    from tiffin.config.models import OnnxModel
+
+    model = msgspec.json.decode(deployment.spec, type=OnnxModel)
+    placement = Placement(deployment.threads, model.providers)
+    return OnnxRuntime(
+        paths(deployment), model.graph, placement, Path(deployment.socket).parent, model.best_of
+    )
+
+
+def python(deployment: Deployment) -> TensorRuntime:
+    """A user's class among the deployment's files."""
+    from tiffin.adapters.runtimes.python import Code, PythonRuntime
+    from tiffin.config.models import PythonModel
+
+    model = msgspec.json.decode(deployment.spec, type=PythonModel)
+    code = Code(model.code, model.class_name, model.trusted)
+    return PythonRuntime(paths(deployment), code, Path(deployment.socket).parent)
+
+
+def paths(deployment: Deployment) -> dict[str, Path]:
+    """Where the deployment's files are, by the name that the runtime knows them under."""
+    return {name: Path(file.path) for name, file in deployment.files.items()}

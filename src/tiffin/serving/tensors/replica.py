@@ -10,14 +10,18 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+import numpy as np
 from numpy.typing import NDArray
 
+from tiffin.config.models import Decision
 from tiffin.errors import Draining, LoadFailed, Loading, TiffinError
 from tiffin.ports.clock import Clock
 from tiffin.ports.tensor_runtime import TensorRuntime
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.serving.replica import Context
 from tiffin.serving.tensors.batcher import NOBODY, Batch, Batcher, Bounds
+from tiffin.serving.tensors.decision import DECISION, REASONS, SCORE, Deciding
 from tiffin.serving.tensors.execute import Execution
 from tiffin.serving.tensors.probe import first_runs
 from tiffin.serving.tensors.waiting import Ran
@@ -49,6 +53,9 @@ class TensorReplica:
         self._observe = observe
         self._batcher: Batcher | None = None
         self._first: Arrays = {}
+        self._batched = False
+        self._deciding: Deciding | None = None
+        self._extra: frozenset[str] = frozenset()
 
     @property
     def running(self) -> int:
@@ -60,13 +67,23 @@ class TensorReplica:
         """How many requests wait."""
         return self._batcher.waiting if self._batcher else 0
 
-    async def load(self, *, max_batch: int = 32, queue: int = 1024) -> None:
-        """Load the model, and see whether its rows may run together; raises `LoadFailed`."""
+    async def load(
+        self, *, max_batch: int = 32, queue: int = 1024, decision: Decision | None = None
+    ) -> None:
+        """Load the model, and see whether its rows may run together; raises `LoadFailed`.
+
+        With a `decision` the signature has the extra outputs that come of it.
+        """
         signature = await self.runtime.load()
         self._enter(Phase.WARMING)
         self._first, batched = await asyncio.to_thread(first_runs, self.runtime, signature)
         if signature.batched and not batched:
             log.warning("rows of this model depend on each other: requests will run one by one")
+        self._batched = batched
+        if decision is not None:
+            self._deciding = Deciding(decision, signature)
+            self._extra = frozenset(spec.name for spec in self._deciding.specs)
+            signature = msgspec.structs.replace(signature, extra_outputs=self._deciding.specs)
         self.signature = signature
         self._batcher = Batcher(
             Execution(self.runtime, batched=batched, max_rows=max_batch),
@@ -112,6 +129,8 @@ class TensorReplica:
             outputs = tuple(spec.name for spec in self.signature.outputs)
         self._progress.outstanding(batcher.inside + 1)
         try:
+            if self._deciding is not None and not self._extra.isdisjoint(outputs):
+                return await self._decide(inputs, outputs, rows, context)
             return await batcher.run(inputs, outputs, rows, context)
         finally:
             self._progress.outstanding(batcher.inside)
@@ -131,6 +150,45 @@ class TensorReplica:
         if self._batcher is not None:
             self._batcher.abandon(draining)
         await self.runtime.close()
+
+    async def _decide(
+        self, inputs: Arrays, outputs: tuple[str, ...], rows: int, context: Context
+    ) -> Ran:
+        """A request that asks for outputs which come of the model's score."""
+        deciding, batcher = self._deciding, self._running()
+        if deciding is None:
+            raise TypeError("no decision is configured")
+        plain = [name for name in outputs if name not in self._extra]
+        own = tuple(dict.fromkeys([*plain, deciding.output]))
+        ran = await batcher.run(inputs, own, rows, context)
+        told: dict[str, NDArray[Any]] = dict(ran.outputs)
+        scores = told[SCORE] = deciding.scores(ran.outputs)
+        usage = ran.usage
+        if DECISION in outputs:
+            told[DECISION] = deciding.decisions(scores)
+        if REASONS in outputs:
+            told[REASONS], more_ns = await self._reasons(deciding, inputs, context)
+            usage = msgspec.structs.replace(usage, device_ns=usage.device_ns + more_ns)
+        return Ran({name: told[name] for name in outputs}, usage)
+
+    async def _reasons(
+        self, deciding: Deciding, inputs: Arrays, context: Context
+    ) -> tuple[NDArray[Any], int]:
+        reasons: list[bytes] = []
+        device_ns = 0
+        for variants in deciding.variants(inputs):
+            count = len(next(iter(variants.values())))
+            step = count if self._batched else 1
+            scores = []
+            for at in range(0, count, step):
+                part = {name: array[at : at + step] for name, array in variants.items()}
+                ran = await self._running().run(part, (deciding.output,), step, context)
+                device_ns += ran.usage.device_ns
+                scores.append(deciding.scores(ran.outputs))
+            reasons.append(deciding.reasons(np.concatenate(scores)))
+        told = np.empty(len(reasons), object)
+        told[:] = reasons
+        return told, device_ns
 
     def _running(self) -> Batcher:
         if self._batcher is None:

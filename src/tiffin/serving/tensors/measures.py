@@ -1,0 +1,110 @@
+"""What a replica of tensors counts: under Triton's names, for its dashboards, and our own."""
+
+from typing import Final
+
+from tiffin.errors import (
+    DeadlineExceeded,
+    Rejected,
+    RunFailed,
+    TiffinError,
+    Unavailable,
+)
+from tiffin.serving.tensors.batcher import Batch
+from tiffin.serving.tensors.replica import TensorReplica
+from tiffin.telemetry.metrics import Meter, Number
+
+ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SECONDS: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+CANCELED: Final = "CANCELED"
+
+_LABELS: Final = ("model", "version")
+
+
+class TensorMeasures:
+    """Counts one model's requests and batches; call it with each batch that has run."""
+
+    def __init__(self, meter: Meter, model: str, version: str) -> None:
+        only = (model, version)
+        self._only = only
+
+        def counter(name: str, help: str) -> Number:
+            return meter.counter(name, help, _LABELS).labels(only)
+
+        self._success = counter("nv_inference_request_success", "Requests that were answered")
+        self._rows = counter("nv_inference_count", "Rows that were computed for requests")
+        self._runs = counter("nv_inference_exec_count", "Runs of the model")
+        self._whole_us = counter(
+            "nv_inference_request_duration_us", "From asking to the end of the run, microseconds"
+        )
+        self._queue_us = counter("nv_inference_queue_duration_us", "Waiting, microseconds")
+        self._infer_us = counter("nv_inference_compute_infer_duration_us", "Running, microseconds")
+        self._input_us = counter(
+            "nv_inference_compute_input_duration_us", "Reading requests, microseconds"
+        )
+        self._output_us = counter(
+            "nv_inference_compute_output_duration_us", "Writing responses, microseconds"
+        )
+        self._failure = meter.counter(
+            "nv_inference_request_failure",
+            "Requests that weren't answered (REJECTED, CANCELED, BACKEND, OTHER)",
+            (*_LABELS, "reason"),
+        )
+        self._pending = meter.gauge(
+            "nv_inference_pending_request_count", "Requests that wait for a run", _LABELS
+        ).labels(only)
+        self._running = meter.gauge(
+            "tiffin_batches_running", "Batches that are being computed", _LABELS
+        ).labels(only)
+        self._dispatched = meter.counter(
+            "tiffin_batches_total",
+            "Batches by why they went: idle (a lane was free), gathered, full",
+            (*_LABELS, "reason"),
+        )
+        self._batch_rows = meter.histogram(
+            "tiffin_batch_rows", "Rows of a batch", _LABELS, ROWS
+        ).labels(only)
+        self._batch_s = meter.histogram(
+            "tiffin_batch_seconds", "How long a batch was computed", _LABELS, SECONDS
+        ).labels(only)
+
+    def __call__(self, batch: Batch) -> None:
+        """A batch has run."""
+        self._runs.add(batch.outcome.runs)
+        self._rows.add(batch.outcome.rows)
+        self._dispatched.add((*self._only, batch.reason))
+        self._batch_rows.observe(batch.rows)
+        self._batch_s.observe(batch.ran_s)
+        ran_us = batch.ran_s * len(batch.items) * 1e6
+        self._infer_us.add(ran_us)
+        asked = answered = 0.0
+        for item, result in zip(batch.items, batch.outcome.results, strict=True):
+            if result is not None and not isinstance(result, TiffinError):
+                answered += 1
+            asked += item.asked
+        self._success.add(answered)
+        waited_us = (batch.started * len(batch.items) - asked) * 1e6
+        self._queue_us.add(waited_us)
+        self._whole_us.add(waited_us + ran_us)
+
+    def shaped(self, read_s: float, wrote_s: float) -> None:
+        """What reading a request and writing its response took."""
+        self._input_us.add(read_s * 1e6)
+        self._output_us.add(wrote_s * 1e6)
+
+    def failed(self, error: TiffinError | None) -> None:
+        """A request ended without an answer; None: its client left."""
+        self._failure.add((*self._only, CANCELED if error is None else _reason(error)))
+
+    def look(self, replica: TensorReplica) -> None:
+        """Note how full the replica is now."""
+        self._pending.set(replica.waiting)
+        self._running.set(replica.running)
+
+
+def _reason(error: TiffinError) -> str:
+    if isinstance(error, Rejected | Unavailable | DeadlineExceeded):
+        return "REJECTED"
+    return "BACKEND" if isinstance(error, RunFailed) else "OTHER"
