@@ -90,10 +90,11 @@ class OnnxModel(
     `files` are the model's files by name; `graph` says which of them is the graph. `task` is what
     it serves: `tensors` (its inputs and outputs as they are), `embed` or `rerank` (texts, through
     `tokenizer.json`; `pooling` and `normalize` make one vector of a text's tokens, `max_tokens` is
-    the longest text, `dimensions` allows shorter vectors on request). `providers` are tried in
-    order, by onnxruntime's names or short ones (`cuda`, `tensorrt`, `openvino`, `cpu`). `queue` is
-    how many requests may wait, `max_batch` how many rows run as one, `threads` 0 shares the cores
-    among replicas.
+    the longest text, `dimensions` allows shorter vectors on request). `best_of` names an output of
+    which two more are made: `classes`, where its last axis is largest, and `confidence`, how large.
+    `providers` are tried in order, by onnxruntime's names or short ones (`cuda`, `tensorrt`,
+    `openvino`, `cpu`). `queue` is how many requests may wait, `max_batch` how many rows run as one,
+    `threads` 0 shares the cores among replicas.
     """
 
     files: dict[str, File]
@@ -103,6 +104,7 @@ class OnnxModel(
     normalize: bool = True
     max_tokens: Positive = 512
     dimensions: bool = False
+    best_of: str = ""
     decision: Decision | None = None
     providers: tuple[Text, ...] = ("cpu",)
     max_batch: Positive = 32

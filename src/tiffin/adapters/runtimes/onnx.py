@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.adapters.runtimes.named_files import NamedFiles
+from tiffin.adapters.runtimes.onnx_file import with_best
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, SchemaViolation
 from tiffin.telemetry import log
 from tiffin.types.tensors import ANY, Signature, TensorSpec
@@ -72,7 +73,10 @@ class _Special:
 
 
 class OnnxRuntime:
-    """One session over the file called `graph`; `beside` is where files are laid out by name."""
+    """One session over the file called `graph`; `beside` is where files are laid out by name.
+
+    `best_of` names an output of which `classes` and `confidence` are given too.
+    """
 
     example: Arrays | None = None
     lanes = 1
@@ -83,12 +87,14 @@ class OnnxRuntime:
         graph: str,
         placement: Placement,
         beside: Path,
+        best_of: str = "",
     ) -> None:
         self.inline = False
         self._files = files
         self._graph = graph
         self._placement = placement
         self._beside = beside
+        self._best_of = best_of
         self._named: NamedFiles | None = None
         self._special = _Special()
         self._session: Any = None
@@ -136,7 +142,9 @@ class OnnxRuntime:
             path = self._named.paths[self._graph]
         try:
             session = onnxruntime.InferenceSession(
-                str(path), self._options(onnxruntime), providers=names
+                with_best(path.read_bytes(), self._best_of) if self._best_of else str(path),
+                self._options(onnxruntime),
+                providers=names,
             )
         except Exception as error:
             raise LoadFailed(f"onnxruntime can't load the graph: {reason(error)}") from error

@@ -40,7 +40,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 # The settings that decide a model's answers, by its section.
 _DECIDING: dict[type[Model], str] = {
     LlamacppModel: "context tools",
-    OnnxModel: "graph task pooling normalize max_tokens dimensions decision",
+    OnnxModel: "graph task pooling normalize max_tokens dimensions best_of decision",
     PythonModel: "code class_name",
     PipelineModel: "steps outputs",
     WhisperModel: "precision",
