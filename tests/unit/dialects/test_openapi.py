@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import schemathesis
@@ -11,12 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tiffin.dialects.dialect import Dialect
+from tiffin.dialects.openai.embeddings import EmbeddingDialect
 from tiffin.dialects.openai.errors import TABLE, error_body, status_of
 from tiffin.dialects.openai.openapi import document
 from tiffin.dialects.openai.requests import KINDS, decode
+from tiffin.dialects.openai.rerank import RerankDialect
 from tiffin.dialects.openai.validate import validate
 from tiffin.errors import ModelNotFound, TiffinError, Unauthenticated
+from tiffin.testing.exchange import FakeExchange
+from tiffin.types.snapshot import Plan, Target
 from tiffin.types.text import ChatRequest, CompletionRequest
+from tiffin.types.texts import EmbeddingRequest, RerankRequest
 
 KEY = "Bearer good"
 PATHS = {
@@ -25,6 +32,7 @@ PATHS = {
     "/tokenize": "tokenize",
     "/detokenize": "detokenize",
 }
+DIALECTS: dict[str, Dialect] = {"/v1/embeddings": EmbeddingDialect(), "/v1/rerank": RerankDialect()}
 ANSWER = """{"id":"a","object":"%s","created":1,"model":"m","choices":[],
     "usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"""
 ANSWERS = {
@@ -32,7 +40,10 @@ ANSWERS = {
     "completion": ANSWER % "text_completion",
     "tokenize": '{"tokens":[],"count":0}',
     "detokenize": '{"prompt":""}',
+    "/v1/embeddings": '{"object":"list","data":[],"model":"m"}',
+    "/v1/rerank": '{"results":[]}',
 }
+HERE = Plan(name="m", identity="1", targets=(Target(model="m", revision="", kind="onnx"),))
 # What no schema can tell; everything else that is refused, the document must refuse too.
 BEYOND_SCHEMAS = re.compile(r"two tools are named|which is not one of 'tools'")
 
@@ -41,14 +52,24 @@ def failed(error: TiffinError) -> Response:
     return Response(error_body(error), status_of(error), media_type="application/json")
 
 
-def endpoint(kind: str) -> Any:
+def text(kind: str) -> Callable[[bytes], None]:
+    """What decodes and checks a request of this kind."""
+    return lambda body: validate(decode(kind, body))
+
+
+def spoken(dialect: Dialect) -> Callable[[bytes], None]:
+    """The same by a dialect, for a model of our own."""
+    return lambda body: dialect.read(FakeExchange(b"POST", b"/"), body).check(HERE)
+
+
+def endpoint(kind: str, check: Callable[[bytes], None]) -> Any:
     """Decode, check, and answer at once."""
 
     async def answer(request: Request) -> Response:
         if request.headers.get("authorization") != KEY:
             return failed(Unauthenticated("no key"))
         try:
-            validate(decode(kind, await request.body()))
+            check(await request.body())
         except TiffinError as error:
             if BEYOND_SCHEMAS.search(error.message):
                 error = ModelNotFound("no model could answer this")
@@ -62,7 +83,11 @@ async def served(request: Request) -> Response:
     return Response(document(), media_type="application/json")
 
 
-ROUTES = [Route(path, endpoint(kind), methods=["POST"]) for path, kind in PATHS.items()]
+ENDPOINTS = {
+    **{path: endpoint(kind, text(kind)) for path, kind in PATHS.items()},
+    **{path: endpoint(path, spoken(dialect)) for path, dialect in DIALECTS.items()},
+}
+ROUTES = [Route(path, answer, methods=["POST"]) for path, answer in ENDPOINTS.items()]
 APP = Starlette(routes=[Route("/openapi.json", served), *ROUTES])
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP).include(method="POST")
 
@@ -82,7 +107,7 @@ def parsed() -> dict[str, Any]:
 
 def test_every_endpoint_is_documented() -> None:
     assert set(parsed()["paths"]) == {
-        *PATHS,
+        *ENDPOINTS,
         "/v1/models",
         "/v1/models/{model}",
         "/livez",
@@ -110,7 +135,7 @@ def test_every_status_and_code_of_an_error_is_documented() -> None:
 
 def test_every_documented_parameter_is_a_field() -> None:
     schemas = parsed()["components"]["schemas"]
-    for cls in (ChatRequest, CompletionRequest):
+    for cls in (ChatRequest, CompletionRequest, EmbeddingRequest, RerankRequest):
         assert set(schemas[cls.__name__]["properties"]) <= set(cls.__struct_fields__)
 
 

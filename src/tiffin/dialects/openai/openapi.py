@@ -13,6 +13,7 @@ from tiffin.dialects.openai.openapi_schemas import (
     reply_schemas,
     request_schemas,
 )
+from tiffin.dialects.openai.openapi_texts import texts_schemas
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -59,6 +60,22 @@ def _document() -> Schema:
                     {JSON: ref("Completion"), EVENTS: _events("Completion")},
                 )
             },
+            "/v1/embeddings": {
+                "post": _inference(
+                    "createEmbedding",
+                    "A vector for each text",
+                    "EmbeddingRequest",
+                    {JSON: ref("Embeddings")},
+                )
+            },
+            "/v1/rerank": {
+                "post": _inference(
+                    "rerank",
+                    "Documents by their relevance to a query, in Cohere's and Jina's shape",
+                    "RerankRequest",
+                    {JSON: ref("Ranking")},
+                )
+            },
             "/tokenize": {
                 "post": _inference(
                     "tokenize",
@@ -79,7 +96,7 @@ def _document() -> Schema:
         },
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": {**request_schemas(), **reply_schemas()},
+            "schemas": {**request_schemas(), **texts_schemas(), **reply_schemas()},
         },
     }
 

@@ -39,7 +39,7 @@ def request_schemas() -> dict[str, Schema]:
         ref_template=REF + "{name}",
     )
     for schema in found.values():
-        _simplify(schema)
+        simplify(schema)
     _keep_supported(found["ChatRequest"])
     _keep_supported(found["CompletionRequest"])
     found["Part"] = _closed({"type": {"const": "text"}, "text": {"type": "string"}})
@@ -53,7 +53,7 @@ def request_schemas() -> dict[str, Schema]:
     return found
 
 
-def _simplify(schema: Schema) -> None:
+def simplify(schema: Schema) -> None:
     """Leave out what says nothing: defaults that are null, and limits beyond any body."""
     if schema.get("maxItems", 0) > _MAX_TOLD_ITEMS:
         del schema["maxItems"]
@@ -62,7 +62,7 @@ def _simplify(schema: Schema) -> None:
     for value in list(schema.values()):
         for inner in value if isinstance(value, list) else [value]:
             if isinstance(inner, dict):
-                _simplify(inner)
+                simplify(inner)
 
 
 def _keep_supported(schema: Schema) -> None:
@@ -216,20 +216,22 @@ def _needs(name: str, other: str, value: Schema) -> Schema:
 def reply_schemas() -> dict[str, Schema]:
     """Every answer, by name; remote models may add fields."""
     count: Schema = {"type": "integer", "minimum": 0}
-    usage = _open(
+    usage = open_object(
         {
             "prompt_tokens": count,
             "completion_tokens": count,
             "total_tokens": count,
-            "prompt_tokens_details": {"anyOf": [_open({"cached_tokens": count}), {"type": "null"}]},
-            "tiffin": _open({"queue_ns": count, "device_ns": count}),
+            "prompt_tokens_details": {
+                "anyOf": [open_object({"cached_tokens": count}), {"type": "null"}]
+            },
+            "tiffin": open_object({"queue_ns": count, "device_ns": count}),
         },
         "prompt_tokens_details",
         "tiffin",
     )
     index = {"index": count, "finish_reason": {"type": ["string", "null"]}}
     maybe: Schema = {"type": ["object", "null"]}
-    message = _open(
+    message = open_object(
         {
             "role": {"const": "assistant"},
             "content": {"type": ["string", "null"]},
@@ -255,15 +257,15 @@ def reply_schemas() -> dict[str, Schema]:
             nullable_usage,
             "usage",
         ),
-        "Tokens": _open(
+        "Tokens": open_object(
             {"tokens": {"type": "array", "items": count}, "count": count, "max_model_len": count},
             "max_model_len",
         ),
-        "Text": _open({"prompt": {"type": "string"}}),
-        "Health": _open({"status": {"type": "string"}}),
-        "Error": _open(
+        "Text": open_object({"prompt": {"type": "string"}}),
+        "Health": open_object({"status": {"type": "string"}}),
+        "Error": open_object(
             {
-                "error": _open(
+                "error": open_object(
                     {
                         "message": {"type": "string"},
                         "type": {"type": "string"},
@@ -276,7 +278,8 @@ def reply_schemas() -> dict[str, Schema]:
     }
 
 
-def _open(properties: Schema, *optional: str) -> Schema:
+def open_object(properties: Schema, *optional: str) -> Schema:
+    """An object with these fields, of which only the `optional` may be missing."""
     return {
         "type": "object",
         "properties": properties,
@@ -285,13 +288,13 @@ def _open(properties: Schema, *optional: str) -> Schema:
 
 
 def _answer(kind: str, choice: Schema, usage: Schema, *optional: str) -> Schema:
-    return _open(
+    return open_object(
         {
             "id": {"type": "string"},
             "object": {"const": kind},
             "created": {"type": "integer"},
             "model": {"type": "string"},
-            "choices": {"type": "array", "items": _open(choice, "logprobs")},
+            "choices": {"type": "array", "items": open_object(choice, "logprobs")},
             "usage": usage,
         },
         *optional,
