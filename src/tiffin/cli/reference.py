@@ -45,6 +45,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),
     (schema.Guard, "[guards.NAME]", "guards.personal"),
+    (schema.Egress, "[egress]", "egress"),
     (schema.Telemetry, "[telemetry]", "telemetry"),
 )
 

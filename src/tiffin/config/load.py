@@ -113,7 +113,7 @@ def redacted(config: Config) -> Tree:
 def _masked(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _masked(inner) for name, inner in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_masked(inner) for inner in value]
     if isinstance(value, str) and "://" in value:
         return _masked_url(value)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
+from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
 from tiffin.config.models import (
     LlamacppModel,
@@ -16,7 +17,7 @@ from tiffin.config.schema import Config, Key, Route
 from tiffin.config.shape import Problem, nearest
 from tiffin.types.snapshot import Limits
 
-SOURCE_SCHEMES = ("hf", "pypi", "https", "http", "s3", "gs", "az", "file")
+SOURCE_SCHEMES = ("hf", "pypi", "https", "http", "s3", "gs", "az", "file", "package")
 # Without its tokenizer a model would ask the network for one.
 WHISPER_FILES = ("model.bin", "config.json", "tokenizer.json")
 
@@ -30,6 +31,7 @@ def broken(config: Config) -> Iterator[Problem]:
     for name, model in config.models.items():
         yield from _model(config, model, f"models.{name}")
     yield from broken_nesting(config.models)
+    yield from broken_egress(config)
     for name, route in config.routes.items():
         yield from _route(config, name, route)
 

@@ -69,6 +69,12 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     on_error: Literal["refuse", "allow"] = "refuse"
 
 
+class Egress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[egress]`: the hosts that remote models may be at; `*` is any."""
+
+    allow: tuple[Text, ...] = ("*",)
+
+
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[telemetry]`: bounds of what is written.
 
@@ -91,6 +97,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     models: dict[str, Model] = {}
     routes: dict[str, Route] = {}
     guards: dict[str, Guard] = {}
+    egress: Egress = Egress()
     telemetry: Telemetry = Telemetry()
 
 

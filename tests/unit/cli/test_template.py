@@ -17,6 +17,7 @@ SHOWN_AS_SECTIONS = {
     "models",
     "routes",
     "guards",
+    "egress",
     "telemetry",
     "keys",
     "limits",

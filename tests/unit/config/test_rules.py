@@ -68,3 +68,51 @@ def test_what_agrees_is_accepted() -> None:
         + "[tenants.t.keys.k]\nkey_file='~/key'\nmodels=['best','m']\n"
     )
     assert list(got.routes) == ["best"]
+
+
+HOSTED = REMOTE + "url='https://API.one.example.com./v1'\n"
+
+
+@pytest.mark.parametrize(
+    "allow",
+    [
+        "api.one.example.com",
+        "Api.One.Example.com",
+        "api.one.example.com:443",
+        "*.example.com",
+        "*.one.example.com:443",
+    ],
+)
+def test_a_listed_host_may_be_reached(allow: str) -> None:
+    config(f"[egress]\nallow=['elsewhere','{allow}']\n{HOSTED}")
+
+
+@pytest.mark.parametrize(
+    "allow",
+    ["", "one.example.com", "api.one.example.com:80", "*.api.one.example.com", "*.xample.com"],
+)
+def test_a_host_that_is_not_listed_may_not(allow: str) -> None:
+    listed = f"'{allow}'" if allow else ""
+    with pytest.raises(ConfigInvalid, match=r"egress\.allow") as refused:
+        config(f"[egress]\nallow=[{listed}]\n{HOSTED}")
+    assert refused.value.where == "models.r.url"
+
+
+@pytest.mark.parametrize("url", ["http://[::1]:9000/v1", "http://10.0.0.7:9000"])
+def test_addresses_are_listed_as_they_are_written(url: str) -> None:
+    config(f"[egress]\nallow=['[::1]:9000','10.0.0.7']\n{REMOTE}url='{url}'")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["https://host", "host/path", "me@host", "a.*.b", "host:port", "a b", "host:70000"],
+)
+def test_an_entry_that_names_no_host_is_refused(entry: str) -> None:
+    with pytest.raises(ConfigInvalid, match="expected") as refused:
+        config(f"[egress]\nallow=['{entry}']")
+    assert refused.value.where == "egress.allow[0]"
+
+
+@pytest.mark.parametrize("section", ["", "[egress]\n", "[egress]\nallow=['*']\n"])
+def test_without_a_list_a_model_may_be_anywhere(section: str) -> None:
+    assert "r" in config(section + HOSTED).models
