@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tiffin.adapters.sources.bundled import BundledSource
 from tiffin.adapters.sources.file import FileSource
 from tiffin.adapters.sources.hub import PUBLIC_HUB, HubSource
 from tiffin.adapters.sources.objects import ObjectSource
@@ -28,6 +29,7 @@ def default_sources(environ: Mapping[str, str]) -> dict[str, ArtifactSource]:
         "https": web,
         "http": web,
         "file": FileSource(),
+        "package": BundledSource(),
         "s3": objects,
         "gs": objects,
         "az": objects,

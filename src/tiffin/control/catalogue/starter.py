@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tiffin.config.models import File, LlamacppModel, Model, OnnxModel
+from tiffin.config.models import Decision, File, LlamacppModel, Model, OnnxModel
 
 CHAT = LlamacppModel(
     sources=[
@@ -71,6 +71,30 @@ RERANK = OnnxModel(
 )
 """ms-marco-MiniLM-L-12-v2 in 8 bits, Apache-2.0: how well English passages answer a question."""
 
+CREDIT_DEFAULT = OnnxModel(
+    files={
+        "model.onnx": File(
+            sources=["package:starter/credit-default.onnx"],
+            sha256="e756fb349a25713129e238d88457b6184296b7b048096d9cc39dd0a089c7da1b",
+            size_bytes=32_736,
+        ),
+    },
+    decision=Decision(
+        output="probabilities",
+        threshold=0.22,
+        labels=("pays", "defaults"),
+        features=["EDUCATION", "MARRIAGE", "LIMIT_BAL", "BILL_AMT1"],
+        reference=[2.0, 2.0, 140000.0, 22633.5],
+    ),
+)
+"""Will a credit card's owner default? Ours, and a toy: its card is starter/credit-default.md."""
+
 STARTER_MODELS: Mapping[str, Model] = MappingProxyType(
-    {"chat": CHAT, "chat-tiny": CHAT_TINY, "embed": EMBED, "rerank": RERANK}
+    {
+        "chat": CHAT,
+        "chat-tiny": CHAT_TINY,
+        "embed": EMBED,
+        "rerank": RERANK,
+        "credit-default": CREDIT_DEFAULT,
+    }
 )
