@@ -30,11 +30,14 @@ RUNTIMES = {
 
 TEXT_HOST = "tiffin.app.hosted_text:TextHosted"
 TENSORS_HOST = "tiffin.app.hosted_tensors:TensorsHosted"
+TEXT_ENCODER_HOST = "tiffin.app.hosted_text_encoder:TextEncoderHosted"
 
 HOSTS = {
     "llamacpp": TEXT_HOST,
     "echo": TEXT_HOST,
     "onnx/tensors": TENSORS_HOST,
+    "onnx/embed": TEXT_ENCODER_HOST,
+    "onnx/rerank": TEXT_ENCODER_HOST,
     "python": TENSORS_HOST,
     "pipeline": "tiffin.app.hosted_pipeline:PipelineHosted",
 }

@@ -12,7 +12,8 @@ from tiffin.config.models import (
 DOCUMENT_OUTPUTS = frozenset(("text", "confidence", "box", "page", "size"))
 """The outputs of a pipeline that reads documents."""
 
-TEXT_OPERATIONS = ("chat", "completion", "tokenize", "detokenize", "response")
+TOKEN_OPERATIONS = ("tokenize", "detokenize")
+TEXT_OPERATIONS = ("chat", "completion", *TOKEN_OPERATIONS, "response")
 
 
 def kind_of(model: Model) -> str:
@@ -24,9 +25,9 @@ def serves(model: Model) -> tuple[str, ...]:
     """The operations that a model of this section can do."""
     match model:
         case OnnxModel(task="embed"):
-            found: tuple[str, ...] = ("embedding", "infer")
+            found: tuple[str, ...] = ("embedding", "infer", *TOKEN_OPERATIONS)
         case OnnxModel(task="rerank"):
-            found = ("rerank", "infer")
+            found = ("rerank", "infer", *TOKEN_OPERATIONS)
         case PipelineModel() if set(model.outputs) >= DOCUMENT_OUTPUTS:
             found = ("document", "infer")
         case OnnxModel() | PythonModel() | PipelineModel() | RemoteModel(protocol="oip"):

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter_ns
 from typing import Any, Final
 
 import numpy as np
@@ -57,8 +58,9 @@ class Encoder:
     ) -> tuple[list[bytes], Usage]:
         """A vector for each input as little-endian 32-bit floats; raises `InvalidRequest`."""
         wanted = self._dimensions(dimensions)
+        began = perf_counter_ns()
         tokens = await self._reader.texts(inputs)
-        work = _Work(tokens)
+        work = _Work(tokens, perf_counter_ns() - began)
         await self._compute(work, context)
         how = self._model.pooling
         vectors: list[Vector] = [
@@ -73,7 +75,9 @@ class Encoder:
         self, query: str, documents: Sequence[str], context: Context
     ) -> tuple[list[float], Usage]:
         """How relevant each document is to the query, 0 to 1; raises `InvalidRequest`."""
-        work = _Work(await self._reader.pairs(query, documents))
+        began = perf_counter_ns()
+        tokens = await self._reader.pairs(query, documents)
+        work = _Work(tokens, perf_counter_ns() - began)
         await self._compute(work, context)
         return [score(np.atleast_1d(given)) for given in work.given], work.usage()
 
@@ -135,6 +139,7 @@ class _Work:
     """The texts of one request, and what has come for them."""
 
     tokens: list[Tokens]
+    prepare_ns: int
     given: list[NDArray[Any]] = field(init=False)
     queue_ns: list[int] = field(default_factory=list)
     device_ns: int = 0
@@ -152,6 +157,7 @@ class _Work:
             prompt_tokens=sum(len(text.ids) for text in self.tokens),
             queue_ns=min(self.queue_ns),
             device_ns=self.device_ns,
+            prepare_ns=self.prepare_ns,
             rows=len(self.tokens),
         )
 
