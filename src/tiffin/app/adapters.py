@@ -14,6 +14,7 @@ import msgspec
 
 from tiffin.app.hosted import Hosted, Surroundings
 from tiffin.errors import ConfigInvalid
+from tiffin.ports.sound_runtime import SoundRuntime
 from tiffin.ports.tensor_runtime import TensorRuntime
 from tiffin.ports.text_runtime import TextRuntime
 from tiffin.types.snapshot import Deployment
@@ -23,6 +24,7 @@ GROUP = "tiffin.adapters"
 RUNTIMES = {
     "llamacpp": "tiffin.app.adapters:llamacpp",
     "echo": "tiffin.testing.echo:EchoRuntime",
+    "whisper": "tiffin.app.adapters:whisper",
     "onnx": "tiffin.app.adapters:onnx",
     "python": "tiffin.app.adapters:python",
 }
@@ -35,6 +37,7 @@ TEXT_ENCODER_HOST = "tiffin.app.hosted_text_encoder:TextEncoderHosted"
 HOSTS = {
     "llamacpp": TEXT_HOST,
     "echo": TEXT_HOST,
+    "whisper": "tiffin.app.hosted_sound:SoundHosted",
     "onnx/tensors": TENSORS_HOST,
     "onnx/embed": TEXT_ENCODER_HOST,
     "onnx/rerank": TEXT_ENCODER_HOST,
@@ -79,6 +82,16 @@ def imported(path: str) -> Any:
     """What `module:name` leads to."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
+
+
+def whisper(deployment: Deployment) -> SoundRuntime:
+    """Whisper through faster-whisper."""
+    from tiffin.adapters.runtimes.whisper import WhisperRuntime
+    from tiffin.config.models import WhisperModel
+
+    files = {name: file.path for name, file in deployment.files.items()}
+    settings = msgspec.json.decode(deployment.spec, type=WhisperModel)
+    return WhisperRuntime(files, settings, deployment.threads)
 
 
 def llamacpp(deployment: Deployment) -> TextRuntime:

@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tiffin.dialects.dialect import Dialect
+from tiffin.dialects.documents.dialect import PATH as DOCUMENTS
+from tiffin.dialects.documents.dialect import DocumentDialect
 from tiffin.dialects.oip.dialect import InferDialect
 from tiffin.dialects.openai.embeddings import EmbeddingDialect
 from tiffin.dialects.openai.rerank import RerankDialect
 from tiffin.dialects.openai.responses import ResponsesDialect
 from tiffin.dialects.openai.text import TextDialect
+from tiffin.dialects.openai.transcriptions import PATH as TRANSCRIPTIONS
+from tiffin.dialects.openai.transcriptions import TranscriptionDialect
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,9 +64,13 @@ def all_operations(responses: ResponsesDialect | None = None) -> Operations:
             b"/detokenize": _text("detokenize", "detokenize", b"/detokenize"),
             b"/v1/embeddings": Operation("embeddings", EmbeddingDialect()),
             b"/v1/rerank": Operation("rerank", RerankDialect()),
+            TRANSCRIPTIONS: Operation("transcriptions", TranscriptionDialect()),
             **keeping,
         },
-        [Pattern(b"/v2/models/", b"/infer", Operation("infer", InferDialect()))],
+        [
+            Pattern(b"/v2/models/", b"/infer", Operation("infer", InferDialect())),
+            Pattern(DOCUMENTS, b"", Operation("documents", DocumentDialect())),
+        ],
     )
 
 
