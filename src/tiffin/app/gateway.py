@@ -49,9 +49,9 @@ from tiffin.telemetry.metrics import Meter
 from tiffin.types.paths import DataFolder, replica_name, sockets
 from tiffin.types.snapshot import Snapshot, Target
 
-SNAPSHOT_EVERY_S = 0.1
+SNAPSHOT_EVERY_S = 0.25
 METRICS_EVERY_S = 0.5
-HEARTBEAT_EVERY_S = 0.25
+HEARTBEAT_EVERY_S = 0.5
 
 
 class Gateway:
@@ -256,7 +256,7 @@ def connect(target: Target, outbox: Outbox) -> Http1Backend:
 
 def openapi_document() -> bytes:
     """The OpenAPI document, made when it is first asked for."""
-    from tiffin.dialects.openai.openapi import document
+    from tiffin.dialects.openapi import document
 
     return document()
 

@@ -21,7 +21,7 @@ from tiffin.errors import Unavailable
 from tiffin.ports.launcher import Child, Launcher
 from tiffin.serving.progress import Phase, read_progress
 
-LOOK_S = 0.5
+LOOK_S = 1.0
 LOOK_STARTING_S = 0.05
 
 

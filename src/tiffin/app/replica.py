@@ -27,8 +27,9 @@ from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import Deployment
 
 EXIT_MAY_HEAL = 4
-HEARTBEAT_EVERY_S = 0.25
+HEARTBEAT_EVERY_S = 0.5
 METRICS_EVERY_S = 0.5
+MAX_STEP_BYTES = 67_108_864
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +76,9 @@ class ReplicaProcess:
         self._metrics_file = data.metrics / f"replica.{boot.epoch}.json"
         self._meter = Meter("replica", boot.epoch)
         self._progress = ProgressFile(data.run / f"{boot.name}.progress")
-        # The gateway's canonical encoding may be a little longer than what the client sent.
-        limit = 2 * boot.server.max_body_bytes
+        # The gateway's canonical encoding may be a little longer than what the client sent, and a
+        # pipeline's steps tell each other more than any client may.
+        limit = max(2 * boot.server.max_body_bytes, MAX_STEP_BYTES)
         try:
             self._hosted = host(
                 Surroundings(deployment, SystemClock(), self._progress, self._meter, limit)

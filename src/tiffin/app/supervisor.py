@@ -34,7 +34,7 @@ from tiffin.types.ids import new_id
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import Deployment
 
-LOOK_S = 0.1
+LOOK_S = 0.25
 CONTROL_GRACE_S = 15.0
 AFTER_DRAIN_S = 5.0
 # A shell or `timeout` that signals both a process and its group doesn't mean it twice.
