@@ -164,5 +164,5 @@ def test_bytes_at_an_odd_place_are_aligned() -> None:
 def test_bf16_rounds_to_the_nearest(value: float) -> None:
     bits = to_bf16(np.array([value], np.float32))
     near = abs(float(from_bf16(bits)[0]) - value)
-    neighbours = from_bf16((bits.astype(np.int64) + [[-1], [1]]).astype(np.uint16))
+    neighbours = from_bf16(np.add(bits, [[-1], [1]], dtype=np.int64).astype(np.uint16))
     assert not (np.abs(neighbours.astype(np.float64) - value) < near).any()
