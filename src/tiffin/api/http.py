@@ -31,7 +31,6 @@ from tiffin.errors import (
 from tiffin.ports.exchange import Exchange, Headers
 from tiffin.ports.outbox import DirectOutbox, Outbox
 
-SWEEP_S = 0.25
 PIPELINE_LIMIT = 32
 DISCARD_BYTES = 1_048_576
 DISCARD_S = 2.0

@@ -11,7 +11,7 @@ import uvicorn
 
 from tiffin.api.http import Edge, HttpProtocol, protocol_for
 
-SWEEP_TICKS = 2  # of uvicorn's 0.1 s
+SWEEP_S = 0.25
 
 
 class EdgeServer(uvicorn.Server):
@@ -33,6 +33,7 @@ class EdgeServer(uvicorn.Server):
             timeout_graceful_shutdown=int(close_within_s),
         )
         super().__init__(config)
+        self._stopping = asyncio.Event()
         config.load()
         config.ssl = tls
 
@@ -53,20 +54,23 @@ class EdgeServer(uvicorn.Server):
     def stop(self) -> None:
         """Stop taking connections, close the idle ones, and let `run_on` return."""
         self.should_exit = True
+        self._stopping.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         """Signals belong to the process's own composition root."""
         yield
 
-    async def on_tick(self, counter: int) -> bool:
-        """Apply every connection's timers."""
-        if counter % SWEEP_TICKS == 0:
+    async def main_loop(self) -> None:
+        """Apply every connection's timers until `stop`; uvicorn's own loop wakes far more often."""
+        while not self.should_exit:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP_S):
+                    await self._stopping.wait()
             now = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
                 if isinstance(connection, HttpProtocol):
                     connection.sweep(now)
-        return await super().on_tick(counter)
 
 
 async def no_application(scope: Any, receive: Any, send: Any) -> None:

@@ -89,7 +89,7 @@ class Control:
             Chore("admin", self._serve, None),
             Chore("publish", self._publish, PUBLISH_EVERY_S),
             Chore("fetch", self.fetching.run, None),
-            Chore("ingest", self.ingest.catch_up, INGEST_EVERY_S),
+            Chore("ingest", self.ingest.catch_up, INGEST_EVERY_S, INGEST_IDLE_S),
             Chore("trim", self._trim, TRIM_EVERY_S),
             Chore("metrics", self._measure, METRICS_EVERY_S),
             Chore("fold", self._fold, FOLD_EVERY_S),

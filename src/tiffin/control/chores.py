@@ -15,12 +15,14 @@ LAST_RETRY_S = 15.0
 class Chore:
     """Work that is done every `every_s` seconds; with None, once, however long that takes.
 
+    Where there was nothing to do (it returned 0), it is done again only after `idle_s` seconds.
     `fault` says what its last try failed of; it is empty while all is well.
     """
 
     name: str
     work: Callable[[], Awaitable[object]]
     every_s: float | None
+    idle_s: float = 0.0
     fault: str = ""
 
     async def run(self) -> None:
@@ -28,7 +30,7 @@ class Chore:
         delay_s = FIRST_RETRY_S
         while True:
             try:
-                await self.work()
+                done = await self.work()
             except Exception as failure:  # noqa: BLE001 - the edge of a chore: it must go on
                 self._failed(failure)
                 await asyncio.sleep(delay_s)
@@ -39,7 +41,7 @@ class Chore:
             self.fault, delay_s = "", FIRST_RETRY_S
             if self.every_s is None:
                 return
-            await asyncio.sleep(self.every_s)
+            await asyncio.sleep(max(self.every_s, self.idle_s) if done == 0 else self.every_s)
 
     def _failed(self, failure: Exception) -> None:
         expected = isinstance(failure, TiffinError | OSError)

@@ -13,6 +13,7 @@ from tiffin.types.snapshot import Snapshot, Target
 
 READY_PATH = b"/v2/health/ready"
 PROBE_EVERY_S = 0.2
+PROBE_READY_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
 FAILED_RETRY_S = 30.0
 
@@ -33,6 +34,7 @@ class Station:
         self.backend = backend
         self.ready = target.kind == "remote"
         self.loaded = False
+        self.probe_at = 0.0
         self.running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -202,9 +204,12 @@ class Pool:
 
         async with asyncio.TaskGroup() as group:
             while True:
+                now = asyncio.get_running_loop().time()
                 for station in self._stations.values():
-                    if station.target.kind != "remote" and station not in asking:
+                    due = now >= station.probe_at or not station.ready
+                    if due and station.target.kind != "remote" and station not in asking:
                         asking.add(station)
+                        station.probe_at = now + PROBE_READY_EVERY_S
                         group.create_task(ask(station))
                 await asyncio.sleep(PROBE_EVERY_S)
 

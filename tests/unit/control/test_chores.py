@@ -61,3 +61,17 @@ async def test_what_is_done_once_ends() -> None:
     work = Work()
     await asyncio.wait_for(Chore("c", work, None).run(), 10)
     assert work.tries == 1
+
+
+async def test_a_chore_without_work_comes_back_later() -> None:
+    counts = [1, 0, 1]
+
+    async def work() -> int:
+        return counts.pop(0)
+
+    running = asyncio.ensure_future(Chore("c", work, 0.0, idle_s=3600.0).run())
+    await eventually(lambda: counts == [1])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert counts == [1]
+    running.cancel()

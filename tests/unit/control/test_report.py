@@ -87,5 +87,5 @@ def test_chores_that_fail_are_told_of(site: Installation) -> None:
     async def work() -> None:
         return
 
-    told = seen(site, Chore("ingest", work, 1.0, "no database"), Chore("trim", work, 1.0))
+    told = seen(site, Chore("ingest", work, 1.0, fault="no database"), Chore("trim", work, 1.0))
     assert told.degraded == ["ingest: no database"]

@@ -45,7 +45,7 @@ class Http1Backend:
         self._loop = asyncio.get_running_loop()
         self._heads: dict[tuple[bytes, bytes], bytes] = {}
         self._closed = False
-        self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+        self._timer: asyncio.TimerHandle | None = None
 
     def start(self, call: Call) -> "_Exchange":
         """Send `call` on entering the returned context; stop it on leaving."""
@@ -54,7 +54,8 @@ class Http1Backend:
     def close(self) -> None:
         """Close every connection; running exchanges fail."""
         self._closed = True
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for connection in [*self.idle, *self.active]:
             connection.abort()
         self.idle.clear()
@@ -109,11 +110,18 @@ class Http1Backend:
         else:
             self.idle.append(connection)
 
+    def begin(self, connection: "_Connection") -> None:
+        """An exchange begins on this connection: its timers are looked at from now on."""
+        self.active.add(connection)
+        if self._timer is None:
+            self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+
     def _sweep(self) -> None:
         now = self._loop.time()
         for connection in [c for c in self.active if now > c.expires]:
             connection.expire(now)
-        self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+        # Nothing to look at, no timer: an idle process sleeps.
+        self._timer = self._loop.call_later(SWEEP_S, self._sweep) if self.active else None
 
 
 class _Exchange:
@@ -227,7 +235,7 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
         """Send a request and wait for the reply's head."""
         self._reset(deadline)
         self.expires = min(deadline, self._loop.time() + self._pool.timeouts.first_byte_s)
-        self._pool.active.add(self)
+        self._pool.begin(self)
         self._pool.outbox.write(self.transport, data)
         while not self._head_done:
             if self._error is not None:
