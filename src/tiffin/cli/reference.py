@@ -15,7 +15,7 @@ import msgspec
 from tiffin.cli import template
 from tiffin.config import models, schema, shape
 from tiffin.dialects.openai.errors import TABLE
-from tiffin.dialects.openai.openapi import document
+from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
 from tiffin.telemetry import events
 from tiffin.types.snapshot import Limits

@@ -82,6 +82,19 @@ def test_binary_data_is_passed_on_with_the_length_of_its_header() -> None:
     assert b"content-type: application/octet-stream\r\n" in content
 
 
+def test_a_whole_number_is_an_integer_however_it_is_written() -> None:
+    body = json.dumps({"inputs": [{**X, "shape": [2.0, 2e0]}]}).encode()
+    asked = checked(body)
+    assert asked.request.inputs[0].shape == [2, 2]
+    assert asked.forward(TARGET).body is body
+    twice = b'{"inputs":[{"name":"x","name":"x","shape":[1.0],"datatype":"FP32","data":[1]}]}'
+    with pytest.raises(MalformedBody, match="given twice"):
+        read(twice)
+    for shape in ("[1.5]", "[1e999]", "[-1.0]", "[NaN]"):
+        with pytest.raises(TiffinError):
+            read(b'{"inputs":[{"name":"x","shape":%b,"datatype":"FP32"}]}' % shape.encode())
+
+
 @pytest.mark.parametrize(
     ("path", "place"),
     [

@@ -6,6 +6,7 @@ tensors' bytes follow it in the order of the inputs that give a `binary_data_siz
 Source: https://github.com/kserve/open-inference-protocol and Triton's extension_binary_data.
 """
 
+import json
 import re
 from typing import Annotated, Final, Literal
 
@@ -28,6 +29,7 @@ Parameters = dict[str, str | bool | int | float | None]
 
 NO_DATA: Final = msgspec.Raw(b"")
 NO_PARAMETERS: Final[Parameters] = {}
+MAX_READ_AGAIN_BYTES: Final = 1_048_576
 UNKNOWN_FIELD: Final = re.compile(r"contains unknown field `(.*?)`")
 
 
@@ -152,11 +154,12 @@ def read_request(body: bytes, header_length: bytes | None) -> InferRequest:
     The bytes after it begin at `header_end`.
     """
     end = header_end(body, header_length)
+    header = body if end == len(body) else memoryview(body)[:end]
     try:
-        return _INFER.decode(body if end == len(body) else memoryview(body)[:end])
+        return _decoded(header)
     except msgspec.ValidationError as error:
         raise _fault(str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedBody(f"the body isn't JSON that can be read: {error}") from None
 
 
@@ -180,6 +183,22 @@ def is_version(text: str, revision: str) -> bool:
 def version_of(revision: str) -> str:
     """A revision as its metadata lists it: 12 hex digits."""
     return revision.removeprefix("sha256:")[:12]
+
+
+def _decoded(header: bytes | memoryview) -> InferRequest:
+    try:
+        return _INFER.decode(header)
+    except msgspec.ValidationError as error:
+        if "got `float`" not in str(error) or len(header) > MAX_READ_AGAIN_BYTES:
+            raise
+    # To JSON Schema, and to clients that only have one kind of number, 1.0 is an integer.
+    tree = json.loads(bytes(header), parse_float=_number)
+    return _INFER.decode(msgspec.json.encode(tree))
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def _fault(told: str) -> InvalidRequest:
