@@ -33,7 +33,8 @@ def section(
     A runtime of one file (llamacpp) has it in the section itself.
     """
     path = f"models.{_key(name)}"
-    lines = [f"{MARK}: {' '.join(remark.split())}", f"[{path}]", f"runtime = {_value(runtime)}"]
+    said = "".join(letter if letter.isprintable() else " " for letter in remark)
+    lines = [f"{MARK}: {said}", f"[{path}]", f"runtime = {_value(runtime)}"]
     whole = runtime == "llamacpp"
     for file in files.values() if whole else ():
         lines += _file(file)

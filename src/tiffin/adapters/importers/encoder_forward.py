@@ -35,11 +35,11 @@ class _Text:
 
     def run(self, ids: Ids) -> Doubles:
         shape = self._shape
-        x = self._get(shape.names["word"])[ids]
         first = shape.first_position
-        x = x + self._get(shape.names["position"])[first : first + len(ids)]
+        x = self._rows("word", ids)
+        x = x + self._rows("position", np.arange(first, first + len(ids)))
         if shape.types:
-            x = x + self._get(shape.names["type"])[0]
+            x = x + self._rows("type", np.zeros_like(ids))
         x = self._norm(x, shape.names["norm"])
         for number in range(shape.layers):
             x = self._layer(x, shape.names["layer"].format(number))
@@ -93,6 +93,9 @@ class _Text:
         spread = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + self._shape.epsilon)
         normed: Doubles = centred / spread * self._get(f"{name}.weight") + self._get(f"{name}.bias")
         return normed
+
+    def _rows(self, table: str, at: Ids) -> Doubles:
+        return self._weights[self._prefix + self._shape.names[table]][at].astype(np.float64)
 
     def _get(self, name: str, *, own: bool = True) -> Doubles:
         return self._weights[(self._prefix if own else "") + name].astype(np.float64)

@@ -4,8 +4,10 @@ import ast
 from pathlib import Path
 
 from tiffin.adapters.importers.order import Imported, Order
+from tiffin.adapters.importers.session import example_of
 from tiffin.config.shape import NAME
 from tiffin.errors import ArtifactError, ConfigInvalid
+from tiffin.types.tensors import DATATYPE_BYTES, Signature, TensorSpec
 
 CODE = "model.py"
 MAX_FILES = 64
@@ -20,33 +22,54 @@ def bring(order: Order) -> Imported:
             where="--trusted",
         )
     code = order.path / CODE if order.path.is_dir() else order.path
-    name = _class_in(code)
+    node = _class_in(code)
     files = _beside(order.path) if order.path.is_dir() else {CODE: code}
+    signature = _signature(node)
     return Imported(
         runtime="python",
-        what=f"the class {name} of {code.name}",
+        what=f"the class {node.name} of {code.name}",
         files=files,
-        settings={"class_name": name, "trusted": True},
+        settings={"class_name": node.name, "trusted": True},
         notes=("its code was read and not run; it runs in a process of its own",),
+        signature=signature,
+        example=example_of(signature) if signature else {},
     )
 
 
-def _class_in(path: Path) -> str:
+def _class_in(path: Path) -> ast.ClassDef:
     try:
         syntax = ast.parse(path.read_bytes(), filename=str(path))
     except (OSError, SyntaxError, ValueError) as cause:
         raise ArtifactError(f"{path} is no Python that can be read: {cause}") from cause
-    found = [
-        node.name
+    found = {
+        node.name: node
         for node in syntax.body
-        if isinstance(node, ast.ClassDef) and {"load", "predict"} <= _methods(node)
-    ]
+        if isinstance(node, ast.ClassDef) and "predict" in _methods(node)
+    }
     if "Model" in found:
-        return "Model"
+        return found["Model"]
     if len(found) != 1:
-        known = f"it has several: {', '.join(found)}; call one of them Model" if found else "none"
-        raise ArtifactError(f"{path} should have one class with load and predict; found: {known}")
-    return found[0]
+        names = ", ".join(found)
+        known = f"it has several: {names}; call one of them Model" if found else "it has none"
+        raise ArtifactError(f"{path} should have one class with a method predict; {known}")
+    return next(iter(found.values()))
+
+
+def _signature(node: ast.ClassDef) -> Signature | None:
+    """What the class says of its inputs in plain values; None where that is computed."""
+    for statement in node.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="inputs")], value=value):
+                try:
+                    specs = [
+                        TensorSpec(name=name, datatype=datatype, shape=tuple(shape))
+                        for name, datatype, shape in ast.literal_eval(value)
+                    ]
+                except (ValueError, TypeError):
+                    return None
+                known = all(spec.datatype in DATATYPE_BYTES for spec in specs)
+                return Signature(inputs=tuple(specs), outputs=()) if known else None
+    return None
 
 
 def _methods(node: ast.ClassDef) -> set[str]:

@@ -61,8 +61,6 @@ def sample_for(
         return Sample(_made_up(ranges, gaps=gaps), tuple(names), made=True)
     header, rows = _read(order.sample)
     rows, kept = _chosen(header, rows, names, width)
-    if not len(rows):
-        raise ConfigInvalid(f"{order.sample} has no rows", where=WHERE)
     return Sample(np.ascontiguousarray(rows[:MAX_ROWS]), tuple(names or kept), made=False)
 
 
@@ -90,9 +88,9 @@ def _read(path: Path) -> tuple[tuple[str, ...], NDArray[Any]]:
         raise ConfigInvalid(f"{path} can't be read: {cause}", where=WHERE) from cause
     lines = [line for line in lines if line]
     header = () if not lines or _numeric(lines[0]) else tuple(lines.pop(0))
-    if any(len(line) != len(lines[0]) for line in lines) or (
-        header and lines and len(lines[0]) != len(header)
-    ):
+    if not lines:
+        raise ConfigInvalid(f"{path} has no rows", where=WHERE)
+    if any(len(line) != len(header or lines[0]) for line in lines):
         raise ConfigInvalid(f"the lines of {path} differ in length", where=WHERE)
     return header, np.array(lines, dtype=object).reshape(len(lines), -1)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tiffin.dialects.oip.arrays import DTYPES
 from tiffin.errors import ArtifactError
 from tiffin.types.tensors import ANY, Signature, TensorSpec
 
@@ -27,21 +28,6 @@ DATATYPES: Final = {
     "tensor(float)": "FP32",
     "tensor(double)": "FP64",
     "tensor(string)": "BYTES",
-}
-NUMPY: Final = {
-    "BOOL": "?",
-    "UINT8": "u1",
-    "UINT16": "u2",
-    "UINT32": "u4",
-    "UINT64": "u8",
-    "INT8": "i1",
-    "INT16": "i2",
-    "INT32": "i4",
-    "INT64": "i8",
-    "FP16": "f2",
-    "FP32": "f4",
-    "FP64": "f8",
-    "BYTES": "O",
 }
 
 
@@ -83,10 +69,10 @@ def example_of(signature: Signature) -> Arrays:
         spec.name: np.full(
             [1 if size == ANY else size for size in spec.shape],
             "" if spec.datatype == "BYTES" else 0,
-            dtype=NUMPY[spec.datatype],
+            dtype=DTYPES[spec.datatype],
         )
         for spec in signature.inputs
-        if spec.datatype in NUMPY
+        if spec.datatype != "BF16"
     }
 
 
