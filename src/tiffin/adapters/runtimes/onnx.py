@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.adapters.runtimes.named_files import NamedFiles
-from tiffin.adapters.runtimes.onnx_file import with_best
+from tiffin.dialects.onnx_file import with_best
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, SchemaViolation
 from tiffin.telemetry import log
 from tiffin.types.tensors import ANY, Signature, TensorSpec

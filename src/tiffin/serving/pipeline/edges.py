@@ -75,7 +75,11 @@ def joined(types: Sequence[EdgeType]) -> EdgeType | None:
     if len(types) == 1:
         return first
     for other in types[1:]:
-        same = other.datatype == first.datatype and other.many == first.many
+        same = (other.datatype, other.many, len(other.shape)) == (
+            first.datatype,
+            first.many,
+            len(first.shape),
+        )
         if not same or not first.shape or not agree(first.shape[1:], other.shape[1:]):
             return None
     shape = [_common(kind.shape[at] for kind in types) for at in range(len(first.shape))]

@@ -28,7 +28,8 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. `each` names the inputs of which many come, so that it runs once for each.
+    """One step. `each` names the inputs of which many come, so that it runs once for each, `many`
+    those that it takes as lists.
 
     `wanted` are those of its outputs that anybody takes, `optional` the inputs that it can miss.
     """
@@ -40,6 +41,7 @@ class Step:
     when: Condition | None
     options: Mapping[str, Any]
     each: frozenset[str]
+    many: frozenset[str]
     optional: frozenset[str]
     wanted: tuple[str, ...]
 
@@ -145,6 +147,7 @@ class _Builder:
             when=when,
             options=spelled.options,
             each=each,
+            many=frozenset(name for name, kind in own.takes.items() if kind.many),
             optional=frozenset(name for name, kind in own.takes.items() if kind.optional),
             wanted=tuple(name for name in own.gives if Source(spelled.name, name) in taken),
         )

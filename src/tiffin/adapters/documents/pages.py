@@ -1,0 +1,167 @@
+"""A document's bytes to its pages as pictures; what is wrong with a file is told by name.
+
+Only what a file's first bytes say that it is gets opened, and no picture is decoded before its size
+is known to be within bounds.
+"""
+
+import binascii
+import io
+import math
+import re
+import threading
+from base64 import b64decode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pypdfium2  # type: ignore[import-untyped]
+from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
+
+from tiffin.errors import PayloadTooLarge, SchemaViolation
+
+FORMATS: Final = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
+PDF: Final = b"%PDF-"
+POINTS_PER_INCH: Final = 72
+WHITE: Final = "white"
+
+# What readers of PDF allow before its header.
+_HEADER_WITHIN: Final = 1024
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/\s]+={0,2}\s*")
+_DATA_URL: Final = re.compile(rb"data:[\w.+/-]*;base64,")
+_PASSWORD: Final = pypdfium2.raw.FPDF_ERR_PASSWORD
+_SECURITY: Final = pypdfium2.raw.FPDF_ERR_SECURITY
+# The library keeps its state for the whole process and isn't made for several threads.
+_ONE_AT_A_TIME: Final = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The most pages of a document, and pixels of all its pages together; PDFs become `dpi`."""
+
+    pages: int = 20
+    pixels: int = 64_000_000
+    dpi: int = 200
+
+
+def pages_of(document: bytes, bounds: Bounds) -> list[Image.Image]:
+    """The pages in RGB; raises `SchemaViolation` or `PayloadTooLarge` for what the file is."""
+    if not document:
+        raise _faulty("the document is empty")
+    if PDF in document[:_HEADER_WITHIN]:
+        with _ONE_AT_A_TIME:
+            return list(_pdf_pages(document, bounds))
+    return list(_image_pages(document, bounds))
+
+
+def decoded(text: bytes) -> bytes:
+    """The bytes that base64 says, with or without `data:…;base64,` before it."""
+    head = _DATA_URL.match(text)
+    text = text[head.end() :] if head else text
+    if not _BASE64.fullmatch(text):
+        raise _faulty("the document isn't base64")
+    try:
+        return b64decode(text)
+    except binascii.Error:
+        raise _faulty("the document isn't base64: its end is missing") from None
+
+
+def _pdf_pages(document: bytes, bounds: Bounds) -> Iterator[Image.Image]:
+    try:
+        pdf = pypdfium2.PdfDocument(document)
+    except pypdfium2.PdfiumError as error:
+        raise _pdf_fault(error) from None
+    try:
+        if len(pdf) > bounds.pages:
+            raise PayloadTooLarge(
+                f"the PDF has {len(pdf)} pages; at most {bounds.pages} are read", param="document"
+            )
+        budget = bounds.pixels // len(pdf)
+        for number in range(len(pdf)):
+            try:
+                yield _rendered(pdf[number], budget, bounds.dpi)
+            except pypdfium2.PdfiumError:
+                raise _faulty(f"page {number + 1} of the PDF is broken") from None
+    finally:
+        pdf.close()
+
+
+def _rendered(page: Any, pixels: int, dpi: int) -> Image.Image:
+    """A page in the resolution that is wanted, or the highest that is within bounds."""
+    width, height = page.get_size()
+    inches = max(width, 1.0) * max(height, 1.0) / POINTS_PER_INCH**2
+    scale = min(dpi, math.sqrt(pixels / inches)) / POINTS_PER_INCH
+    picture: Image.Image = page.render(scale=scale).to_pil().convert("RGB")
+    page.close()
+    return picture
+
+
+def _pdf_fault(error: pypdfium2.PdfiumError) -> SchemaViolation:
+    if error.err_code in (_PASSWORD, _SECURITY):
+        return _faulty("the PDF is encrypted: send it without its password")
+    return _faulty("the PDF is broken and can't be opened")
+
+
+def _image_pages(document: bytes, bounds: Bounds) -> Iterator[Image.Image]:
+    try:
+        image = Image.open(io.BytesIO(document), formats=FORMATS)
+    except UnidentifiedImageError:
+        told = "PDF, PNG, JPEG, TIFF, WebP, BMP or GIF"
+        raise _faulty(f"the document is none of what is read here: {told}") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _too_many_pixels("too many pixels", bounds) from None
+    except (OSError, ValueError, SyntaxError, OverflowError) as error:
+        raise _faulty(f"the image is broken: {_reason(error)}") from None
+    kind = image.format or "image"
+    # Of what moves, the first picture; a TIFF's are pages.
+    count = getattr(image, "n_frames", 1) if kind == "TIFF" else 1
+    if count > bounds.pages:
+        told = f"the TIFF has {count} pages; at most {bounds.pages} are read"
+        raise PayloadTooLarge(told, param="document")
+    left = bounds.pixels
+    try:
+        for number, frame in enumerate(ImageSequence.Iterator(image)):
+            if number == count:
+                return
+            left -= frame.width * frame.height
+            if left < 0:
+                raise _too_many_pixels(f"{frame.width} x {frame.height} pixels", bounds)
+            yield _upright(frame)
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        OverflowError,
+        EOFError,
+        Image.DecompressionBombError,
+    ) as error:
+        raise _faulty(f"the {kind} image is broken: {_reason(error)}") from None
+
+
+def _upright(frame: Image.Image) -> Image.Image:
+    """A picture as it is meant to be seen: turned as its camera noted, on white paper, in RGB."""
+    frame.load()
+    if frame.mode.startswith("I"):  # 16 or 32 bits of grey
+        deep = np.asarray(frame).astype(np.float64)
+        top = max(float(deep.max()), 255.0)
+        frame = Image.fromarray((deep * (255.0 / top)).clip(0, 255).astype(np.uint8))
+    turned = ImageOps.exif_transpose(frame)
+    if turned.has_transparency_data:
+        turned = turned.convert("RGBA")
+        paper = Image.new("RGBA", turned.size, WHITE)
+        turned = Image.alpha_composite(paper, turned)
+    return turned.convert("RGB")
+
+
+def _faulty(told: str) -> SchemaViolation:
+    return SchemaViolation(told, param="document")
+
+
+def _too_many_pixels(told: str, bounds: Bounds) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"the image has {told}; at most {bounds.pixels} in all are read", param="document"
+    )
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:100] or type(error).__name__

@@ -1,0 +1,158 @@
+"""`POST /v1/documents/{model}`: an image or a PDF in, its lines of text out.
+
+The document comes as the body itself, as the file of a form, or as base64 in JSON. A target gets
+its bytes alone, whichever way they came.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from tiffin.dialects.dialect import Forward, Reading, Told, Whole
+from tiffin.dialects.documents.reply import DocumentReply
+from tiffin.dialects.forms import read_form
+from tiffin.dialects.openai.errors import error_response, stream_error_event
+from tiffin.errors import (
+    EndpointNotFound,
+    MalformedBody,
+    SchemaViolation,
+    TiffinError,
+    UnknownParameter,
+    UpstreamFailed,
+)
+from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.guard import Piece
+from tiffin.types.snapshot import Plan, Target
+from tiffin.types.usage import Usage
+
+PATH: Final = b"/v1/documents/"
+PARTS: Final = ("document", "file")
+"""What the file's part of a form may be called."""
+
+_JSON: Final = (b"content-type", b"application/json")
+_DATA_URL: Final = re.compile(r"data:[\w.+/-]*;base64,")
+_BYTES: Final = b"content-type: application/octet-stream\r\n"
+
+
+class DocumentRequest(msgspec.Struct, frozen=True):
+    """A document as JSON: `document` is base64 of its bytes, a `data:` URL too."""
+
+    document: str
+
+
+_REQUEST = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT = msgspec.json.Decoder(str)
+_REPLY = msgspec.json.Decoder(DocumentReply)
+
+
+class DocumentDialect:
+    """Reads requests to `/v1/documents/{model}`."""
+
+    def read(self, exchange: Exchange, body: bytes) -> "DocumentAsked":
+        """The document that a request carries; raises `InvalidRequest`."""
+        model = unquote(exchange.path[len(PATH) :].decode("latin-1"), errors="replace")
+        if not model or "/" in model:
+            raise EndpointNotFound("expected /v1/documents/{model}")
+        return DocumentAsked(model, document_of(exchange.header(b"content-type"), body))
+
+    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
+        """OpenAI's error object."""
+        return error_response(error)
+
+    def stream_error(self, error: TiffinError) -> bytes:
+        """The event that ends a broken stream; these answers are none."""
+        return stream_error_event(error)
+
+
+class DocumentAsked:
+    """One document; satisfies `dialects.dialect.Asked`."""
+
+    __slots__ = ("_document", "model")
+
+    operation = "document"
+    streaming = False
+    cached_as = "document"
+
+    def __init__(self, model: str, document: bytes) -> None:
+        self.model = model
+        self._document = document
+
+    def check(self, plan: Plan) -> None:
+        """Raise `SchemaViolation` where there is no document."""
+        if not self._document:
+            raise SchemaViolation("the document is empty", param="document")
+
+    def pieces(self) -> Iterator[Piece]:
+        """A document can't be looked into before it is read."""
+        yield Piece("document", None)
+
+    def canonical(self) -> bytes:
+        """The document, whichever way it came."""
+        return b"%b\n%b" % (self.model.encode(), self._document)
+
+    def forward(self, target: Target) -> Forward:
+        """The document's bytes."""
+        name = quote(target.upstream_model or target.model, safe="")
+        return Forward(PATH + name.encode(), _BYTES, self._document)
+
+    def whole(self, told: Told, target: Target) -> Whole:
+        """The answer as it came."""
+        return Whole([_JSON], told.body, told.usage or Usage(measured=False))
+
+    def reading(self, target: Target) -> Reading:
+        """There is no stream to read; raises `UpstreamFailed`."""
+        raise UpstreamFailed(f"'{target.model}' streams, and documents aren't streamed")
+
+    def answer_text(self, body: bytes) -> str:
+        """All lines of all pages."""
+        reply = _REPLY.decode(body)
+        return "\n".join(line.text for page in reply.pages for line in page.lines)
+
+
+def document_of(content_type: bytes | None, body: bytes) -> bytes:
+    """The document in a body of this kind; raises `InvalidRequest`."""
+    kind = (content_type or b"").partition(b";")[0].strip().lower()
+    if kind == b"multipart/form-data":
+        return _from_form(content_type, body)
+    if kind == b"application/json":
+        return _from_json(body)
+    return body
+
+
+def _from_form(content_type: bytes | None, body: bytes) -> bytes:
+    parts = read_form(content_type, body)
+    for part in parts:
+        if part.name not in PARTS:
+            name = part.name[:40]
+            raise UnknownParameter(f"there is no field '{name}'; send 'document'", param=name)
+    if len(parts) != 1:
+        raise SchemaViolation(
+            f"expected one file called 'document', given {len(parts)}", param="document"
+        )
+    return body[parts[0].start : parts[0].end]
+
+
+def _from_json(body: bytes) -> bytes:
+    try:
+        told = _REQUEST.decode(body)
+    except msgspec.ValidationError:
+        raise SchemaViolation("expected an object with 'document'") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedBody(f"the body isn't JSON that can be read: {error}") from None
+    for name in told:
+        if name != PARTS[0]:
+            shown = name[:40]
+            raise UnknownParameter(f"there is no field '{shown}'; send 'document'", param=shown)
+    if PARTS[0] not in told:
+        raise SchemaViolation("'document' is required", param=PARTS[0])
+    try:
+        text = _TEXT.decode(told[PARTS[0]])
+        head = _DATA_URL.match(text)
+        return b64decode(text[head.end() :] if head else text, validate=True)
+    except (msgspec.DecodeError, Error, ValueError):
+        raise SchemaViolation("'document' must be base64 of its bytes", param=PARTS[0]) from None
