@@ -95,7 +95,7 @@ class Alone:
     """The same model in this process, by onnxruntime and tokenizers alone."""
 
     def __init__(self, name: str) -> None:
-        import onnxruntime
+        import onnxruntime  # type: ignore[import-untyped]
         from tokenizers import Tokenizer
 
         files = model_files(name)
