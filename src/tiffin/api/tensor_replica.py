@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from tiffin.api.hop import context_of
 from tiffin.dialects.oip.binding import Binding
 from tiffin.dialects.oip.messages import (
     HEADER_LENGTH,
@@ -22,15 +23,12 @@ from tiffin.dialects.oip.messages import (
 from tiffin.dialects.openai.errors import error_response
 from tiffin.errors import (
     EndpointNotFound,
-    InvalidRequest,
     MethodNotAllowed,
     ModelNotFound,
     RunFailed,
     TiffinError,
 )
 from tiffin.ports.exchange import Exchange
-from tiffin.serving.replica import Context
-from tiffin.serving.tensors.batcher import NOBODY
 from tiffin.serving.tensors.measures import TensorMeasures
 from tiffin.serving.tensors.replica import TensorReplica
 from tiffin.telemetry import log
@@ -129,7 +127,7 @@ class TensorReplicaApi:
             body = await exchange.body(self._max_body_bytes)
             began = monotonic()
             bound = binding.read(body, exchange.header(HEADER_LENGTH))
-            context = self._context(exchange, began)
+            context = context_of(exchange, self._replica.clock)
             read_s = monotonic() - began
             ran = await self._replica.infer(
                 bound.inputs, bound.outputs, rows=bound.rows, context=context
@@ -184,15 +182,6 @@ class TensorReplicaApi:
     def _bound(self) -> Binding:
         self._binding = Binding(self._replica.signature, self._version)
         return self._binding
-
-    def _context(self, exchange: Exchange, now: float) -> Context:
-        left_ms = exchange.header(b"x-tiffin-timeout-ms")
-        batch = exchange.header(b"x-tiffin-priority") == b"batch"
-        if left_ms is None:
-            return Context(batch=True) if batch else NOBODY
-        if not left_ms.isdigit():
-            raise InvalidRequest("x-tiffin-timeout-ms must be whole milliseconds")
-        return Context("", now + int(left_ms) / 1000, batch)
 
 
 def _told(usage: Usage, prepare_s: float) -> bytes:

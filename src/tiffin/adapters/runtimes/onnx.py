@@ -147,7 +147,8 @@ class OnnxRuntime:
                 providers=names,
             )
         except Exception as error:
-            raise LoadFailed(f"onnxruntime can't load the graph: {reason(error)}") from error
+            told = reason(error).replace(str(path), self._graph)
+            raise LoadFailed(f"onnxruntime can't load the graph: {told}") from error
         used = session.get_providers()
         if names[0] not in used:
             raise LoadFailed(f"{names[0]} didn't start on this machine; onnxruntime has: {used}")

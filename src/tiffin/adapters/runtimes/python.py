@@ -127,14 +127,21 @@ class PythonRuntime:
                     f"'{spec.name}' has the shape {list(spec.shape)}: its first dimension must be"
                     f" -1, the rows of a batch; say `batched = False` in the class if it has none"
                 )
-        example = getattr(model, EXAMPLE, None)
-        if example is not None:
-            self.example = {
-                name: self._array(f"'{name}' of the example", self._inputs[name], value)
-                for name, value in example.items()
-                if name in self._inputs
-            }
+        self.example = self._example(getattr(model, EXAMPLE, None))
         return Signature(inputs=inputs, outputs=outputs, batched=batched)
+
+    def _example(self, told: Mapping[str, Any] | None) -> Arrays | None:
+        if told is None:
+            return None
+        if set(told) != set(self._inputs):
+            raise LoadFailed(f"the class's `example` needs: {', '.join(self._inputs)}")
+        try:
+            return {
+                name: self._array(f"'{name}' of the example", spec, told[name])
+                for name, spec in self._inputs.items()
+            }
+        except RunFailed as error:
+            raise LoadFailed(error.message) from None
 
     def _own(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """An input as the code may use it: its own to change, BF16 as numbers."""
@@ -164,8 +171,9 @@ class PythonRuntime:
         wanted = DTYPES[spec.datatype]
         if array.dtype == wanted:
             return np.array(array, order="C")  # a copy: the code may use its buffer again
-        # Floats narrow as they do everywhere; whole numbers must fit.
-        if not (np.can_cast(array.dtype, wanted) or array.dtype.kind == wanted.kind == "f"):
+        # Numbers become floats as they do everywhere; whole numbers must fit.
+        floats = wanted.kind == "f" and array.dtype.kind in "fiub"
+        if not (floats or np.can_cast(array.dtype, wanted)):
             raise RunFailed(f"{what} is {array.dtype}; declared is {spec.datatype}")
         with np.errstate(over="ignore"):
             return np.array(array, wanted, order="C")
