@@ -123,7 +123,7 @@ def exported(model: Any) -> bytes:
 
 def card(trained: Trained) -> str:
     """What is known of the model, measured on the rows held out."""
-    import sklearn
+    import sklearn  # type: ignore[import-untyped]
     from sklearn.metrics import brier_score_loss, roc_auc_score  # type: ignore[import-untyped]
 
     scores, truth = trained.scores, trained.truth

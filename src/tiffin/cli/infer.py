@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tiffin.cli import inputs as make
 from tiffin.cli.answers import table
-from tiffin.cli.connect import Address
 from tiffin.cli.locate import configured
 from tiffin.config.models import OnnxModel
 from tiffin.errors import ConfigInvalid, InvalidRequest, TiffinError
@@ -34,7 +33,21 @@ class Given:
     explain: bool = False
 
 
-def infer_model(address: Address, model: str, given: Given, *, as_json: bool) -> Iterator[str]:
+class Asker(Protocol):
+    """A server: JSON or bytes in, JSON out; `connect.Address` is one."""
+
+    def call(self, method: str, path: str, body: Any = None, *, timeout_s: float = ...) -> Any:
+        """The answer to JSON."""
+        ...
+
+    def send(
+        self, path: str, content: bytes, headers: dict[str, str], *, timeout_s: float = ...
+    ) -> Any:
+        """The answer to bytes."""
+        ...
+
+
+def infer_model(address: Asker, model: str, given: Given, *, as_json: bool) -> Iterator[str]:
     """Ask, and tell the answer line by line; raises `InvalidRequest` for what can't be asked."""
     kinds = (given.text, given.csv, given.rows, given.image, given.texts)
     if sum(bool(kind) for kind in kinds) != 1:
@@ -46,7 +59,7 @@ def infer_model(address: Address, model: str, given: Given, *, as_json: bool) ->
             yield from table(reply)
 
 
-def _replies(address: Address, model: str, given: Given) -> Iterator[Json]:
+def _replies(address: Asker, model: str, given: Given) -> Iterator[Json]:
     if given.texts:
         yield _texts(address, model, given)
         return
@@ -83,7 +96,7 @@ def _bodies(specs: list[Json], model: str, given: Given) -> Iterator[Json]:
         yield make.from_rows(specs, batch)
 
 
-def _texts(address: Address, model: str, given: Given) -> Json:
+def _texts(address: Asker, model: str, given: Given) -> Json:
     texts = list(given.texts)
     body: Json = {"model": model}
     if given.query:

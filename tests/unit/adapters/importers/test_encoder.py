@@ -45,7 +45,7 @@ def test_padding_changes_nothing(tmp_path: Path) -> None:
     assert np.abs(alone - beside[:, :3]).max() < 1e-5
 
 
-def _inputs(ids: np.ndarray, length: int) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def _inputs(ids: np.ndarray, length: int) -> dict[str, np.ndarray]:
     mask = (np.arange(ids.shape[1]) < length).astype(np.int64)[None, :]
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
