@@ -38,6 +38,6 @@ def public_edge(handler: Handler, server: Server, outbox: Outbox | None = None) 
     )
 
 
-def private_edge(handler: Handler, server: Server) -> Edge:
+def private_edge(handler: Handler, server: Server, outbox: Outbox | None = None) -> Edge:
     """The edge of a server that only the gateway and the terminal talk to."""
-    return replace(public_edge(handler, server), keep_alive_s=KEEP_ALIVE_S)
+    return replace(public_edge(handler, server, outbox), keep_alive_s=KEEP_ALIVE_S)

@@ -19,6 +19,7 @@ from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
 from tiffin.app.edges import listen, private_edge
 from tiffin.app.hosted import Surroundings
+from tiffin.app.outbox import LoopOutbox
 from tiffin.errors import DigestMismatch, LoadFailed, TiffinError
 from tiffin.serving.progress import ProgressFile
 from tiffin.telemetry import log
@@ -87,7 +88,9 @@ class ReplicaProcess:
             self._progress.close()
             raise
         server = msgspec.structs.replace(boot.server, max_body_bytes=limit)
-        self._server = EdgeServer(private_edge(self._hosted.answer, server))
+        self._server = EdgeServer(
+            private_edge(self._hosted.answer, server, LoopOutbox(asyncio.get_running_loop()))
+        )
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
