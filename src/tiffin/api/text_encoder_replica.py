@@ -41,6 +41,7 @@ T = TypeVar("T")
 JSON = (b"content-type", b"application/json")
 # Beyond it another thread does the work.
 INLINE_TOKENS = INLINE_CHARACTERS // 4
+INLINE_VECTORS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,9 @@ class TextEncoderApi:
                 vectors, usage = await served.encoder.embed(
                     embeddings.inputs_of(request), request.dimensions, context
                 )
-        body = embeddings.embeddings_reply(
-            request.model, vectors, request.encoding_format, usage.prompt_tokens
-        )
+        form, tokens = request.encoding_format, usage.prompt_tokens
+        spell = partial(embeddings.embeddings_reply, request.model, vectors, form, tokens)
+        body = await asyncio.to_thread(spell) if len(vectors) > INLINE_VECTORS else spell()
         self._answer(exchange, body, usage)
 
     async def _rerank(self, exchange: Exchange, served: Served) -> None:

@@ -11,7 +11,7 @@ from tiffin.errors import (
 )
 from tiffin.serving.tensors.batcher import Batch
 from tiffin.serving.tensors.replica import TensorReplica
-from tiffin.telemetry.metrics import Meter, Number
+from tiffin.telemetry.metrics import Meter
 
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SECONDS: Final = (
@@ -20,7 +20,8 @@ SECONDS: Final = (
 )
 CANCELED: Final = "CANCELED"
 
-_LABELS: Final = ("model", "version")
+_LABELS = ("model", "version")
+_WITH_REASON = ("model", "version", "reason")
 
 
 class TensorMeasures:
@@ -30,27 +31,36 @@ class TensorMeasures:
         only = (model, version)
         self._only = only
 
-        def counter(name: str, help: str) -> Number:
-            return meter.counter(name, help, _LABELS).labels(only)
-
-        self._success = counter("nv_inference_request_success", "Requests that were answered")
-        self._rows = counter("nv_inference_count", "Rows that were computed for requests")
-        self._runs = counter("nv_inference_exec_count", "Runs of the model")
-        self._whole_us = counter(
-            "nv_inference_request_duration_us", "From asking to the end of the run, microseconds"
+        self._success = meter.counter(
+            "nv_inference_request_success", "Requests that were answered", _LABELS
+        ).labels(only)
+        self._rows = meter.counter(
+            "nv_inference_count", "Rows that were computed for requests", _LABELS
+        ).labels(only)
+        self._runs = meter.counter("nv_inference_exec_count", "Runs of the model", _LABELS).labels(
+            only
         )
-        self._queue_us = counter("nv_inference_queue_duration_us", "Waiting, microseconds")
-        self._infer_us = counter("nv_inference_compute_infer_duration_us", "Running, microseconds")
-        self._input_us = counter(
-            "nv_inference_compute_input_duration_us", "Reading requests, microseconds"
-        )
-        self._output_us = counter(
-            "nv_inference_compute_output_duration_us", "Writing responses, microseconds"
-        )
+        self._whole_us = meter.counter(
+            "nv_inference_request_duration_us",
+            "From asking to the end of the run, microseconds",
+            _LABELS,
+        ).labels(only)
+        self._queue_us = meter.counter(
+            "nv_inference_queue_duration_us", "Waiting, microseconds", _LABELS
+        ).labels(only)
+        self._infer_us = meter.counter(
+            "nv_inference_compute_infer_duration_us", "Running, microseconds", _LABELS
+        ).labels(only)
+        self._input_us = meter.counter(
+            "nv_inference_compute_input_duration_us", "Reading requests, microseconds", _LABELS
+        ).labels(only)
+        self._output_us = meter.counter(
+            "nv_inference_compute_output_duration_us", "Writing responses, microseconds", _LABELS
+        ).labels(only)
         self._failure = meter.counter(
             "nv_inference_request_failure",
             "Requests that weren't answered (REJECTED, CANCELED, BACKEND, OTHER)",
-            (*_LABELS, "reason"),
+            _WITH_REASON,
         )
         self._pending = meter.gauge(
             "nv_inference_pending_request_count", "Requests that wait for a run", _LABELS
@@ -61,7 +71,7 @@ class TensorMeasures:
         self._dispatched = meter.counter(
             "tiffin_batches_total",
             "Batches by why they went: idle (a lane was free), gathered, full",
-            (*_LABELS, "reason"),
+            _WITH_REASON,
         )
         self._batch_rows = meter.histogram(
             "tiffin_batch_rows", "Rows of a batch", _LABELS, ROWS
