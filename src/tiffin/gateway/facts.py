@@ -1,8 +1,11 @@
 """What models say of themselves: whether they take requests, and what tensors they know."""
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from tiffin.dialects.oip.metadata import Tensors, read_tensors
 from tiffin.dialects.oip.paths import path_of
@@ -30,25 +33,41 @@ class State:
     reason: str = ""
 
 
+class Fact(NamedTuple):
+    """A question to a target, by the end of its path."""
+
+    target: Target
+    verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The error that a question ended with."""
+
+    kind: type[TiffinError]
+    message: str
+    retry_after: float | None
+
+
 class Facts:
-    """Asks targets through the pool, and keeps their answers for as long as they hold."""
+    """Asks targets through the pool, one question of a kind at a time, and keeps the answers.
+
+    So whoever asks again and again takes no room from a target's requests.
+    """
 
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self._pool = pool
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, Target], tuple[float, Tensors]] = OrderedDict()
+        self._kept: OrderedDict[Fact, tuple[float, Tensors | Refusal]] = OrderedDict()
+        self._turns: WeakValueDictionary[Fact, asyncio.Lock] = WeakValueDictionary()
 
     async def tensors(self, plan: Plan) -> Tensors:
         """What the first of a plan's targets that takes tensors knows; raises what it says."""
         target = next((one for one in plan.targets if TENSOR_MODELS in one.serves), None)
         if target is None:
             return Tensors(platform=plan.targets[0].kind)
-        kept = self._find("metadata", target)
-        if kept is None:
-            kept = read_tensors(await self._ask(target, ""), target.model)
-            holds_s = REMOTE_METADATA_S if target.kind == "remote" else inf
-            self._keep("metadata", target, kept, holds_s)
-        return kept
+        holds_s = REMOTE_METADATA_S if target.kind == "remote" else inf
+        return await self._know(Fact(target, ""), holds_s)
 
     async def check_ready(self, plan: Plan) -> None:
         """Return where one of a plan's targets takes requests; else raise why the last doesn't."""
@@ -85,19 +104,41 @@ class Facts:
         self._pool.station(target)
         if target.kind != "remote" or target.protocol != "oip":
             return
-        if self._find("ready", target) is None:
-            try:
-                await self._ask(target, "ready")
-            except TiffinError as error:
-                raise NoHealthyReplica(
-                    f"the model '{target.model}' isn't ready at its server: {error.message}",
-                    retry_after=error.retry_after,
-                ) from error
-            self._keep("ready", target, Tensors(), REMOTE_READY_S)
+        try:
+            await self._know(Fact(target, "ready"), REMOTE_READY_S)
+        except TiffinError as error:
+            raise NoHealthyReplica(
+                f"the model '{target.model}' isn't ready at its server: {error.message}",
+                retry_after=error.retry_after,
+            ) from error
 
-    async def _ask(self, target: Target, verb: str) -> bytes:
+    async def _know(self, fact: Fact, holds_s: float) -> Tensors:
+        told = self._find(fact)
+        if told is None:
+            turn = self._turns.setdefault(fact, asyncio.Lock())
+            async with turn:
+                told = self._find(fact) or await self._learn(fact, holds_s)
+        if isinstance(told, Refusal):
+            raise told.kind(told.message, retry_after=told.retry_after)
+        return told
+
+    async def _learn(self, fact: Fact, holds_s: float) -> Tensors:
+        target = fact.target
+        try:
+            body = await self._ask(fact)
+            told = Tensors() if fact.verb else read_tensors(body, target.model)
+        except TiffinError as error:
+            if target.kind == "remote":
+                refusal = Refusal(type(error), error.message, error.retry_after)
+                self._keep(fact, refusal, REMOTE_READY_S)
+            raise
+        self._keep(fact, told, holds_s)
+        return told
+
+    async def _ask(self, fact: Fact) -> bytes:
+        target = fact.target
         call = Call(
-            path=path_of(target.upstream_model or target.model, verb),
+            path=path_of(target.upstream_model or target.model, fact.verb),
             body=b"",
             headers=b"",
             deadline=self._clock.monotonic() + ASK_TIMEOUT_S,
@@ -112,12 +153,12 @@ class Facts:
                 )
             return body
 
-    def _find(self, fact: str, target: Target) -> Tensors | None:
-        until, kept = self._kept.get((fact, target), (-inf, None))
-        return kept if self._clock.monotonic() < until else None
+    def _find(self, fact: Fact) -> Tensors | Refusal | None:
+        until, told = self._kept.get(fact, (-inf, None))
+        return told if self._clock.monotonic() < until else None
 
-    def _keep(self, fact: str, target: Target, told: Tensors, holds_s: float) -> None:
-        self._kept[fact, target] = (self._clock.monotonic() + holds_s, told)
-        self._kept.move_to_end((fact, target))
+    def _keep(self, fact: Fact, told: Tensors | Refusal, holds_s: float) -> None:
+        self._kept[fact] = (self._clock.monotonic() + holds_s, told)
+        self._kept.move_to_end(fact)
         while len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
