@@ -145,6 +145,7 @@ class ReplicaProcess:
         except Exception as error:  # noqa: BLE001 - whatever the reason, it is told
             return self._states.failed(error)
         gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
         self._states.tell(phase="ready", warm_ms=int((time.monotonic() - loaded) * 1000))
         state = self._states.state
         log.info("the replica is ready", load_ms=state.load_ms, warm_ms=state.warm_ms)
