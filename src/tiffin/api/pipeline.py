@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from tiffin.api.hop import context_of, usage_header
 from tiffin.dialects.documents import reply as documents
 from tiffin.dialects.oip.binding import Binding
-from tiffin.dialects.oip.messages import HEADER_LENGTH, ModelMetadata, TensorMetadata, version_of
+from tiffin.dialects.oip.messages import (
+    HEADER_LENGTH,
+    ModelMetadata,
+    ModelReady,
+    TensorMetadata,
+    version_of,
+)
 from tiffin.dialects.oip.paths import MODELS, place_of
 from tiffin.dialects.openai.errors import error_response
 from tiffin.errors import EndpointNotFound, RunFailed, TiffinError
@@ -81,9 +87,16 @@ class PipelineApi:
             exchange.respond(200, [JSON], b'{"ready":true}')
         elif path == b"/metrics.json":
             exchange.respond(200, [JSON], self._meter.state())
-        elif path.startswith(MODELS) and (place := place_of(path)) is not None and not place.verb:
+        elif path.startswith(MODELS) and (place := place_of(path)) is not None:
             self._replica.check()
-            exchange.respond(200, [JSON], msgspec.json.encode(self._metadata(place.model)))
+            told: ModelMetadata | ModelReady
+            if place.verb == "ready":
+                told = ModelReady(name=place.model, ready=True)
+            elif not place.verb:
+                told = self._metadata(place.model)
+            else:
+                raise _nothing_there(exchange)
+            exchange.respond(200, [JSON], msgspec.json.encode(told))
         else:
             raise _nothing_there(exchange)
 

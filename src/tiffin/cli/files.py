@@ -1,5 +1,6 @@
 """Commands that only look at files: writing the template, checking, showing a model."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,15 +13,23 @@ from tiffin.config.environ import environment
 from tiffin.config.models import files_of
 from tiffin.config.secrets import unset_variables
 from tiffin.control.catalogue.pull import artifacts_of, check
-from tiffin.errors import Conflict, ModelNotFound
+from tiffin.errors import ConfigInvalid, Conflict, ModelNotFound
 from tiffin.ports.artifacts import shown
 
 
-def write_template(path: Path, *, overwrite: bool) -> None:
-    """Write the commented configuration; raises `Conflict` where a file would be lost."""
+def write_template(path: Path, *, overwrite: bool, extras: Sequence[str] = ()) -> None:
+    """Write the commented configuration, and the sections of extras after it.
+
+    Raises `Conflict` where a file would be lost, `ConfigInvalid` for an extra that isn't there.
+    """
+    for name in extras:
+        if name not in template.EXTRAS:
+            known = ", ".join(template.EXTRAS)
+            raise ConfigInvalid(f"there is no extra '{name}'; there are: {known}")
+    parts = [template.text(), *(template.sections_of(name) for name in extras)]
     try:
         with path.open("w" if overwrite else "x", encoding="utf-8") as file:
-            file.write(template.text())
+            file.write("\n".join(parts))
     except FileExistsError:
         raise Conflict(f"{path} exists; --force overwrites it") from None
     except OSError as cause:

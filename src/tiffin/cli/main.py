@@ -66,6 +66,9 @@ def version() -> None:
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("tiffin.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
+    extras: Annotated[
+        list[str], typer.Option("--with", help="Add the models of an extra: ocr.")
+    ] = [],  # noqa: B006 - typer makes a new one for each call
 ) -> None:
     """Write a tiffin.toml in which every setting is explained.
 
@@ -73,11 +76,12 @@ def init(
 
         tiffin init
         tiffin init production.toml
+        tiffin init --with ocr
         tiffin init --force
     """
     from tiffin.cli.files import write_template
 
-    write_template(path, overwrite=force)
+    write_template(path, overwrite=force, extras=extras)
     print(f"Wrote {path}. Next: tiffin check {path}")
 
 

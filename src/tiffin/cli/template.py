@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 
+EXTRAS = ("ocr",)
+
 _SECTION = re.compile(r'#?\[{1,2}([\w."-]+)\]{1,2}$')
 _SETTING = re.compile(r"#?([a-z0-9_]+) = (.*)$")
 
@@ -23,6 +25,12 @@ class Setting:
 def text() -> str:
     """The template as it is written to disk."""
     return resources.files("tiffin.cli").joinpath("template.toml").read_text(encoding="utf-8")
+
+
+def sections_of(name: str) -> str:
+    """The sections of one of `EXTRAS`, which the template doesn't have."""
+    folder = resources.files("tiffin").joinpath("starter")
+    return folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 def uncommented() -> str:
