@@ -5,10 +5,12 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tiffin.adapters.importers.order import Imported, Order
 from tiffin.adapters.importers.registry import bring
@@ -98,7 +100,7 @@ class _Target:
             self.folder = locate.folder(loaded.config, wish.data)
             self.text = _first(self.folder)
             loaded = load_text(self.text.encode(), source=str(self.path))
-        self.before = loaded.sha256
+        self._before = loaded.tree
 
     def address(self) -> str:
         """The public address of the server of this data folder, or what it will be."""
@@ -106,10 +108,14 @@ class _Target:
             load_text(self.text.encode()).config
         )
 
-    def in_force(self) -> str:
-        """The hash of the configuration that the server has; raises `Unreachable`."""
-        found: Mapping[str, Any] = self._control().call("GET", "/admin/v1/config")
-        return str(found["sha256"])
+    def in_force(self) -> bool:
+        """Whether the server has this configuration as it was; raises `Unreachable`.
+
+        The server's own section may differ: `tiffin serve --port` and the environment change it.
+        """
+        theirs = self._control().call("GET", "/admin/v1/config")["config"]
+        ours = msgspec.to_builtins(self._before)
+        return bool(theirs | {"server": None} == ours | {"server": None})
 
     def apply(self) -> str:
         """Give the file to the server; what that did."""
@@ -191,7 +197,7 @@ def _apply(target: _Target, wish: Wish) -> Iterator[str]:
         yield f"not applied; tiffin apply {target.path}"
         return
     try:
-        if wish.apply is None and target.in_force() != target.before:
+        if wish.apply is None and not target.in_force():
             yield (
                 "the running server has another configuration, so this one isn't applied;"
                 f" tiffin apply {target.path} would replace it"

@@ -11,11 +11,13 @@ import pytest
 from tests.unit.adapters.importers.test_folders import CODE, gguf
 from tests.unit.adapters.importers.test_graphs import doubled
 from tiffin.adapters.importers.order import Order
+from tiffin.app.starter import starter_config
 from tiffin.cli import template
 from tiffin.cli.connect import Unreachable
 from tiffin.cli.importing import Wish, import_model, two_labels
 from tiffin.config.load import load
 from tiffin.errors import ArtifactError, ConfigInvalid, Conflict
+from tiffin.types.paths import DataFolder
 
 
 @pytest.fixture
@@ -47,6 +49,17 @@ def test_the_first_import_writes_a_configuration_that_loads(tmp_path: Path, grap
     assert "tiffin serve starts one" in said
     assert "/v2/models/fraud/infer" in said
     assert '"name": "x"' in said
+
+
+def test_what_is_written_first_is_what_a_server_without_a_file_has(
+    tmp_path: Path, graph: Path
+) -> None:
+    """So that the import is applied to it, and takes nothing away from it."""
+    bring(tmp_path, graph)
+    tree = load(tmp_path / "tiffin.toml", {}).tree
+    tree["models"].pop("fraud")
+    starter = starter_config(DataFolder(tmp_path / "data"), {}).tree
+    assert tree | {"server": None} == starter | {"server": None}
 
 
 def test_a_name_that_is_taken_is_left_alone_unless_replaced(tmp_path: Path, graph: Path) -> None:

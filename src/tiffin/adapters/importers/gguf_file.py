@@ -38,6 +38,10 @@ def bring(order: Order) -> Imported:
             f"{order.path} has {order.path.stat().st_size} bytes and its tensors begin behind its"
             " end: it was cut off"
         )
+    if int(known.get("split.count", 1)) > 1:
+        raise ArtifactError(
+            f"{order.path} is one part of several: join them with llama-gguf-split --merge"
+        )
     family = str(known.get("general.architecture", ""))
     if not family or family in _ENCODERS:
         raise ArtifactError(

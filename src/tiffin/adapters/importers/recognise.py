@@ -18,6 +18,13 @@ _COMPRESSED = (
     b"\x78\xda",
 )
 
+# What others begin with, what they are, and the way from there to ONNX.
+_FOREIGN = (
+    (b"CBM1", ("a CatBoost model", 'save it with format="onnx"')),
+    (b"\x89HDF", ("a Keras model in HDF5", "convert it with tf2onnx")),
+    (b"TFL3", ("a TensorFlow Lite model", "convert it with tf2onnx")),
+)
+
 
 def kind_at(path: Path) -> str:
     """The name of the importer for what lies there; raises `ArtifactError` with the mend."""
@@ -33,6 +40,8 @@ def kind_at(path: Path) -> str:
     kind = _kind_of_bytes(head) or _kind_of_name(path, head)
     if kind:
         return kind
+    for what, mend in (mend for sign, mend in _FOREIGN if sign in head[:8]):
+        raise ArtifactError(f"{path} is {what}, which has no importer: {mend}")
     if head.startswith(b"PK") or path.suffix in CHECKPOINTS:
         raise ArtifactError(
             f"{path} looks like a PyTorch checkpoint, which holds code and no graph: export it"
@@ -50,6 +59,8 @@ def _kind_of_folder(path: Path) -> str:
         return "python"
     if (path / "config.json").is_file() or any(path.glob("*.gguf")):
         return "huggingface"
+    if (path / "saved_model.pb").is_file():
+        raise ArtifactError(f"{path} is TensorFlow's SavedModel: convert it with tf2onnx")
     if any(path.glob("*.onnx")) or any(path.glob("onnx/*.onnx")):
         return "huggingface"
     raise ArtifactError(

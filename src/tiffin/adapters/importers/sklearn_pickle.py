@@ -51,6 +51,11 @@ def convert(order: Order, model: Any, notes: list[str]) -> Imported:
     if not hasattr(model, "predict") and not hasattr(model, "transform"):
         raise ArtifactError(f"{order.path} holds a {kind}, which has neither predict nor transform")
     width = getattr(model, "n_features_in_", 0)
+    if any(hasattr(part, "vocabulary_") for part in _parts(model)):
+        raise ArtifactError(
+            f"{order.path} takes texts, and tables of numbers are what can be converted: serve it"
+            " as a Python class of yours (--kind python)"
+        )
     if not width:
         raise ArtifactError(f"{order.path} holds a {kind} that was never fitted")
     if any(isinstance(one, str) for part in _parts(model) for one in _columns(part)):

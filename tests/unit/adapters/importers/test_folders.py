@@ -209,6 +209,9 @@ def test_content_decides_and_not_the_name(tmp_path: Path) -> None:
     path.write_bytes(b"PK\x03\x04archive/data.pkl")
     with pytest.raises(ArtifactError, match="PyTorch checkpoint"):
         kind_at(path)
+    path.write_bytes(b"CBM1....")
+    with pytest.raises(ArtifactError, match=r'CatBoost model.*format="onnx"'):
+        kind_at(path)
     path.write_bytes(b"")
     with pytest.raises(ArtifactError, match="is empty"):
         kind_at(path)

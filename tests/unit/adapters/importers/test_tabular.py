@@ -15,6 +15,7 @@ from sklearn.ensemble import (  # type: ignore[import-untyped]
     HistGradientBoostingClassifier,
     RandomForestRegressor,
 )
+from sklearn.feature_extraction.text import CountVectorizer  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
@@ -29,6 +30,10 @@ def saved(model: Any, folder: Path) -> Path:
     path = folder / "model.joblib"
     joblib.dump(model, path)
     return path
+
+
+def of_texts() -> Any:
+    return make_pipeline(CountVectorizer(), LogisticRegression()).fit(["one two", "three"], [0, 1])
 
 
 def by_name() -> Any:
@@ -113,8 +118,9 @@ def test_a_pickle_is_never_loaded_unasked(tmp_path: Path) -> None:
         ({"a": 1}, "neither predict nor transform"),
         (LogisticRegression(), "never fitted"),
         (by_name(), "selects its columns by name"),
+        (of_texts(), "takes texts"),
     ],
-    ids=["no-model", "not-fitted", "columns-by-name"],
+    ids=["no-model", "not-fitted", "columns-by-name", "texts"],
 )
 def test_a_pickle_of_something_else_is_refused(content: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=message):
