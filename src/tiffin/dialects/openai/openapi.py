@@ -45,7 +45,7 @@ def _document() -> Schema:
             "/v1/models": {"get": _models()},
             "/v1/models/{model}": {"get": _model()},
             "/v1/chat/completions": {
-                "post": _inference(
+                "post": inference(
                     "createChatCompletion",
                     "Answer a conversation, whole or as a stream",
                     "ChatRequest",
@@ -53,7 +53,7 @@ def _document() -> Schema:
                 )
             },
             "/v1/completions": {
-                "post": _inference(
+                "post": inference(
                     "createCompletion",
                     "Continue a text, whole or as a stream",
                     "CompletionRequest",
@@ -61,7 +61,7 @@ def _document() -> Schema:
                 )
             },
             "/v1/embeddings": {
-                "post": _inference(
+                "post": inference(
                     "createEmbedding",
                     "A vector for each text",
                     "EmbeddingRequest",
@@ -69,7 +69,7 @@ def _document() -> Schema:
                 )
             },
             "/v1/rerank": {
-                "post": _inference(
+                "post": inference(
                     "rerank",
                     "Documents by their relevance to a query, in Cohere's and Jina's shape",
                     "RerankRequest",
@@ -77,7 +77,7 @@ def _document() -> Schema:
                 )
             },
             "/tokenize": {
-                "post": _inference(
+                "post": inference(
                     "tokenize",
                     "The tokens of a text, or of messages after the model's chat template",
                     "TokenizeRequest",
@@ -85,7 +85,7 @@ def _document() -> Schema:
                 )
             },
             "/detokenize": {
-                "post": _inference(
+                "post": inference(
                     "detokenize", "The text of tokens", "DetokenizeRequest", {JSON: ref("Text")}
                 )
             },
@@ -102,31 +102,32 @@ def _document() -> Schema:
 
 
 def _models() -> Schema:
-    return _operation("listModels", "The models that your key may use", {JSON: ref("ModelList")})
+    return operation("listModels", "The models that your key may use", {JSON: ref("ModelList")})
 
 
 def _model() -> Schema:
     name = {"type": "string", "minLength": 1, "maxLength": 256}
     return {
-        **_operation("getModel", "One model", {JSON: ref("Model")}),
+        **operation("getModel", "One model", {JSON: ref("Model")}),
         "parameters": [{"name": "model", "in": "path", "required": True, "schema": name}],
     }
 
 
-def _inference(name: str, summary: str, request: str, answers: Schema) -> Schema:
+def inference(name: str, summary: str, request: str, answers: Schema) -> Schema:
+    """An operation that takes a JSON body of this schema."""
     return {
-        **_operation(name, summary, answers),
+        **operation(name, summary, answers),
         "requestBody": {"required": True, "content": {JSON: {"schema": ref(request)}}},
     }
 
 
 def _health(name: str, summary: str) -> Schema:
-    return {**_operation(name, summary, {JSON: ref("Health")}), "security": []}
+    return {**operation(name, summary, {JSON: ref("Health")}), "security": []}
 
 
 def _metrics() -> Schema:
     return {
-        **_operation("metrics", "Counters for Prometheus", {PLAIN: {"type": "string"}}),
+        **operation("metrics", "Counters for Prometheus", {PLAIN: {"type": "string"}}),
         "description": "Needs an admin's key where other machines can reach the server.",
         "security": [{}, {"key": []}],
     }
@@ -134,12 +135,13 @@ def _metrics() -> Schema:
 
 def _openapi() -> Schema:
     return {
-        **_operation("openapi", "This document", {JSON: {"type": "object"}}),
+        **operation("openapi", "This document", {JSON: {"type": "object"}}),
         "security": [],
     }
 
 
-def _operation(name: str, summary: str, answers: Schema) -> Schema:
+def operation(name: str, summary: str, answers: Schema) -> Schema:
+    """An operation with its answers by content type, and every error."""
     return {
         "operationId": name,
         "summary": summary,

@@ -42,7 +42,7 @@ def request_schemas() -> dict[str, Schema]:
         simplify(schema)
     _keep_supported(found["ChatRequest"])
     _keep_supported(found["CompletionRequest"])
-    found["Part"] = _closed({"type": {"const": "text"}, "text": {"type": "string"}})
+    found["Part"] = closed_object({"type": {"const": "text"}, "text": {"type": "string"}})
     found["Message"] = _message(found["Message"]["properties"])
     _amend_tools(found)
     _amend_chat(found["ChatRequest"])
@@ -79,7 +79,8 @@ def _keep_supported(schema: Schema) -> None:
             del schema["properties"][name]
 
 
-def _closed(properties: Schema, *optional: str) -> Schema:
+def closed_object(properties: Schema, *optional: str) -> Schema:
+    """An object of these fields and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -98,9 +99,9 @@ def _message(fields: Schema) -> Schema:
     return {
         "description": "One turn of a conversation; what it carries depends on its role.",
         "anyOf": [
-            _closed({"role": {"enum": asked}, "content": text, **name}, "name"),
-            _closed({**says, "tool_calls": no_calls, **name}, "tool_calls", "name"),
-            _closed(
+            closed_object({"role": {"enum": asked}, "content": text, **name}, "name"),
+            closed_object({**says, "tool_calls": no_calls, **name}, "tool_calls", "name"),
+            closed_object(
                 {
                     "role": {"const": "assistant"},
                     "content": fields["content"],
@@ -110,7 +111,7 @@ def _message(fields: Schema) -> Schema:
                 "content",
                 "name",
             ),
-            _closed(
+            closed_object(
                 {
                     "role": {"const": "tool"},
                     "content": text,
@@ -136,11 +137,11 @@ def _amend_tools(found: dict[str, Schema]) -> None:
     named["required"].append("schema")
     found["ResponseFormat"] = {
         "anyOf": [
-            _closed(
+            closed_object(
                 {"type": {"enum": ["text", "json_object"]}, "json_schema": {"type": "null"}},
                 "json_schema",
             ),
-            _closed({"type": {"const": "json_schema"}, "json_schema": ref("JsonSchema")}),
+            closed_object({"type": {"const": "json_schema"}, "json_schema": ref("JsonSchema")}),
         ]
     }
     found["StreamOptions"]["properties"]["include_obfuscation"] = {"enum": [False, None]}
@@ -152,7 +153,9 @@ def _amend_chat(chat: Schema) -> None:
     fields["tool_choice"] = {
         "anyOf": [
             {"enum": ["none", "auto", "required"]},
-            _closed({"type": {"const": "function"}, "function": _closed({"name": name})}),
+            closed_object(
+                {"type": {"const": "function"}, "function": closed_object({"name": name})}
+            ),
             {"type": "null"},
         ]
     }
@@ -196,8 +199,8 @@ def _tokenize(schema: Schema) -> Schema:
     return {
         "description": schema["description"],
         "anyOf": [
-            _closed({**options, "prompt": either["prompt"]}, *optional),
-            _closed(
+            closed_object({**options, "prompt": either["prompt"]}, *optional),
+            closed_object(
                 {**options, "messages": either["messages"], "tools": either["tools"]}, *optional
             ),
         ],

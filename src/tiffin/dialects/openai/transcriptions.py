@@ -26,8 +26,8 @@ from tiffin.types.usage import Usage
 
 PATH = b"/v1/audio/transcriptions"
 MAX_NAME = 256
-MAX_PROMPT_BYTES = 16_384
-MAX_VALUE_BYTES = 64
+MAX_PROMPT = 4_096
+MAX_VALUE = 64
 
 Format = Literal["json", "text", "verbose_json", "srt", "vtt"]
 FORMATS: tuple[Format, ...] = ("json", "text", "verbose_json", "srt", "vtt")
@@ -66,25 +66,27 @@ def read_asking(content_type: bytes | None, body: bytes) -> Asking:
     model = fields.text("model", MAX_NAME)
     if not model:
         raise SchemaViolation("'model' is required", param="model")
-    wanted = fields.text("response_format") or "json"
+    wanted = fields.text("response_format")
+    if wanted is None:
+        wanted = "json"
     if wanted not in FORMATS:
         raise _wrong("response_format", f"one of {', '.join(FORMATS)}", wanted)
-    if fields.text("stream") not in ("", "false"):
+    if fields.text("stream") not in (None, "false"):
         raise not_supported("stream")
     granularity = fields.text("timestamp_granularities[]")
-    if granularity not in ("", "segment"):
+    if granularity not in (None, "segment"):
         raise not_supported("timestamp_granularities[]")
-    if granularity and wanted != "verbose_json":
+    if granularity is not None and wanted != "verbose_json":
         raise SchemaViolation(
             "'timestamp_granularities[]' needs 'response_format': verbose_json",
             param="timestamp_granularities[]",
         )
     language = fields.text("language")
-    if language and not _LANGUAGE.fullmatch(language):
+    if language is not None and not _LANGUAGE.fullmatch(language):
         raise _wrong("language", "a language's code, such as en", language)
     hearing = Hearing(
-        language=language.lower(),
-        prompt=fields.text("prompt", MAX_PROMPT_BYTES),
+        language=(language or "").lower(),
+        prompt=fields.text("prompt", MAX_PROMPT) or "",
         temperature=_temperature(fields.text("temperature")),
     )
     return Asking(model, hearing, wanted, file, fields.parts["model"])
@@ -106,22 +108,27 @@ class _Fields:
                 raise SchemaViolation(f"'{part.name}' is given twice", param=part.name)
             self.parts[part.name] = part
 
-    def text(self, name: str, most: int = MAX_VALUE_BYTES) -> str:
-        """A field's text of at most so many bytes; empty where it isn't given."""
+    def text(self, name: str, most: int = MAX_VALUE) -> str | None:
+        """A field's text of at most so many characters, if it is given."""
         part = self.parts.get(name)
         if part is None:
-            return ""
-        if part.end - part.start > most:
-            raise SchemaViolation(f"'{name}' may have at most {most} bytes", param=name)
+            return None
         try:
-            return self._body[part.start : part.end].decode()
+            text = self._body[part.start : min(part.end, part.start + 4 * most + 4)].decode()
         except UnicodeDecodeError:
-            raise SchemaViolation(f"'{name}' is not UTF-8", param=name) from None
+            raise SchemaViolation(
+                f"'{name}' is not UTF-8, or has over {most} characters", param=name
+            ) from None
+        if len(text) > most:
+            raise SchemaViolation(f"'{name}' may have at most {most} characters", param=name)
+        return text
 
 
-def _temperature(text: str) -> float:
+def _temperature(text: str | None) -> float:
+    if text is None:
+        return 0.0
     try:
-        value = float(text or "0")
+        value = float(text)
     except ValueError:
         value = float("nan")
     if not (isfinite(value) and 0 <= value <= 1):
