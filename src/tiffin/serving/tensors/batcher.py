@@ -24,6 +24,7 @@ from tiffin.serving.replica import Context
 from tiffin.serving.tensors.execute import Execution, Outcome
 from tiffin.serving.tensors.pace import Pace
 from tiffin.serving.tensors.waiting import Item, Ran, Waiting
+from tiffin.telemetry import log
 from tiffin.types.usage import Usage
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -158,7 +159,8 @@ class Batcher:
         return True
 
     def abandon(self, refusal: Callable[[], TiffinError]) -> None:
-        """Refuse what waits, and stop the threads once what runs is done."""
+        """Refuse what waits and what comes, and stop the threads once what runs is done."""
+        self._closed = refusal
         for item in self._waiting.clear():
             _give(item, refusal())
         self._threads.shutdown(wait=False)
@@ -174,9 +176,10 @@ class Batcher:
         if deadline <= now:
             raise DeadlineExceeded("the deadline had passed before the request could be queued")
         # What a free lane takes at once doesn't wait.
-        if len(self._waiting) >= self._bounds.queue + self._free * self._bounds.max_batch:
+        bounds = self._bounds
+        if len(self._waiting) >= bounds.queue + self._free * bounds.max_batch:
             raise Overloaded(
-                f"the model's queue is full ({self._bounds.queue} requests wait)",
+                f"the model's queue is full ({bounds.queue} requests wait)",
                 retry_after=self.retry_after_s(),
             )
 
@@ -215,7 +218,12 @@ class Batcher:
         """Compute it, on whatever thread this is."""
         batch.started = self._clock()
         began = self._busy()
-        batch.outcome = self._execution(batch.items)
+        try:
+            batch.outcome = self._execution(batch.items)
+        except Exception:  # noqa: BLE001 - a defect, or no memory left: every request must be told
+            log.error("a batch broke off", rows=batch.rows, exc_info=True)
+            told = "the run was broken off; the server's log says why"
+            batch.outcome = Outcome([RunFailed(told) for _ in batch.items])
         batch.busy_s = self._busy() - began
         batch.ran_s = self._clock() - batch.started
 
@@ -223,14 +231,11 @@ class Batcher:
         self._free += 1
         if self._waiting and not self._kicked:
             self._kick("gathered")  # the next batch first, answers while it runs
-        defect = None if job.cancelled() else job.exception()
-        if job.cancelled() or defect is not None:
+        if job.cancelled():
             for item in batch.items:
                 _give(item, RunFailed("the run was broken off"))
         else:
             self._finish(batch)
-        if defect is not None:
-            raise defect  # nothing that a model does comes here: the loop's log tells it
 
     def _finish(self, batch: Batch) -> None:
         outcome = batch.outcome

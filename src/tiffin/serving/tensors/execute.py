@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tiffin.errors import InvalidRequest, RunFailed, TiffinError
 from tiffin.ports.tensor_runtime import TensorRuntime
 from tiffin.serving.tensors.waiting import Item
+from tiffin.telemetry import log
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -102,6 +103,7 @@ class Execution:
         except MemoryError:
             raise RunFailed("the model ran out of memory") from None
         except Exception as error:
+            log.error("the runtime failed unexpectedly", exc_info=True)
             raise RunFailed(f"the model failed: {type(error).__name__}") from error
         if self._batched:
             for name in names:

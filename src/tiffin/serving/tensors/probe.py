@@ -74,7 +74,7 @@ def _independent(execution: Execution, one: Arrays, alone: Arrays) -> bool:
 def _alike(given: NDArray[Any], array: NDArray[Any]) -> bool:
     if array.dtype.kind != "f":
         return True
-    largest = float(np.nanmax(np.abs(array), initial=0.0))
+    largest = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     return bool(np.allclose(given, array, rtol=LOOSE, atol=LOOSE * largest, equal_nan=True))
 
 

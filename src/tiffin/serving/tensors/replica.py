@@ -32,6 +32,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 WARM_UP_RUNS: Final = 8
 """Enough for the learnt run time to forget the slow first one."""
+WARM_UP_S: Final = 1.0  # after which a slow model has run often enough
 LEAVE_S: Final = 5.0  # for what was running when its time was over
 
 
@@ -95,9 +96,12 @@ class TensorReplica:
     async def warm_up(self) -> None:
         """Run real inferences the way of all others; ready afterwards. Raises `LoadFailed`."""
         names = tuple(spec.name for spec in self.signature.outputs)
+        end = self.clock.monotonic() + WARM_UP_S
         try:
             for _ in range(WARM_UP_RUNS):
                 await self._running().run(self._first, names, 1)
+                if self.clock.monotonic() > end:
+                    break
         except TiffinError as error:
             raise LoadFailed(f"the warm-up failed: {error.message}") from error
         self._enter(Phase.READY)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -135,6 +136,24 @@ async def test_poison_fails_alone() -> None:
         assert isinstance(told[2], RunFailed)
         good = [ran.outputs["y"][0, 0] for ran in told if isinstance(ran, Ran)]
         assert good == [2, 4, 8, 10]
+
+
+async def test_a_defect_fails_its_batch_and_nothing_after_it() -> None:
+    for inline in (False, True):
+        async with batcher(inline=inline) as bench:
+            await bench.ask(row(1))
+            right = bench.batcher._execution
+
+            def broken(items: object) -> NoReturn:
+                raise MemoryError
+
+            bench.batcher._execution = broken  # type: ignore[assignment]
+            told = await asyncio.gather(
+                bench.ask(row(1)), bench.ask(row(2)), return_exceptions=True
+            )
+            assert [type(error) for error in told] == [RunFailed, RunFailed]
+            bench.batcher._execution = right
+            assert (await bench.ask(row(3))).outputs["y"][0, 0] == 6
 
 
 async def test_160_who_leave_cost_no_more_than_the_running_batch() -> None:
