@@ -24,6 +24,10 @@ MODELS = """
 [models.echo]
 runtime = "echo"
 
+[models.bad]
+runtime = "echo"
+fail_load = "it broke"
+
 [models.twice]
 runtime = "remote"
 protocol = "oip"
@@ -116,9 +120,11 @@ def test_the_repository_is_listed_and_models_leave_and_return(
 ) -> None:
     server.until_answers("echo")
     index = {row["name"]: row for row in client.get_model_repository_index(AUTH)}
-    assert {name: row["state"] for name, row in index.items()} == dict.fromkeys(
-        ("best", "echo", "gone", "twice"), "READY"
-    )
+    states = {name: row["state"] for name, row in index.items() if name != "bad"}
+    assert states == dict.fromkeys(("best", "echo", "gone", "twice"), "READY")
+    with pytest.raises(InferenceServerException, match=r"'bad' doesn't load: .*it broke") as raised:
+        client.load_model("bad", headers=AUTH)
+    assert raised.value.status() == "503"
     pid = server.until_ready("echo").pid
     client.unload_model("echo", headers=AUTH)
     assert not client.is_model_ready("echo", headers=AUTH)

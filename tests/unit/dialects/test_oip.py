@@ -2,6 +2,7 @@
 
 import json
 import struct
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tiffin.dialects.oip.dialect import InferAsked, InferDialect
 from tiffin.dialects.oip.paths import path_of, place_of
 from tiffin.errors import (
     ConfigInvalid,
+    InvalidRequest,
     MalformedBody,
     ModelNotFound,
     SchemaViolation,
@@ -299,6 +301,32 @@ def test_a_guard_sees_every_string() -> None:
     assert pieces["inputs[0].parameters.note"] == "n"
     assert [pieces[f"inputs[1].data[{at}]"] for at in range(2)] == ["a", "b"]
     assert [pieces[f"inputs[2].data[{at}]"] for at in range(3)] == ["one", "tw", None]
+
+
+def test_half_of_a_surrogate_pair_is_no_text() -> None:
+    half = rb'["a","\ud800"]'
+    with pytest.raises(MalformedBody):
+        read(b'{"inputs":[{"name":"x","shape":[2],"datatype":"BYTES","data":%b}]}' % half)
+
+
+WHOLE = json.dumps(
+    {"id": "i", "inputs": [X, sized(8, name="b")], "outputs": [{"name": "y"}], "parameters": {}}
+).encode()
+
+
+@given(
+    st.integers(0, len(WHOLE)),
+    st.integers(0, 8),
+    st.one_of(st.binary(max_size=6), st.sampled_from([b'{"a":1}', b"[[", b'"', b"1e99", b"null"])),
+    st.integers(-2, 2),
+)
+def test_no_bytes_break_it(at: int, cut: int, put: bytes, off: int) -> None:
+    header = WHOLE[:at] + put + WHOLE[at + cut :]
+    length = str(len(header) + off)
+    with suppress(InvalidRequest):
+        asked = checked(header + b"\0" * 8, inference_header_content_length=length)
+        list(asked.pieces())
+        asked.canonical()
 
 
 ANSWER = {
