@@ -127,7 +127,9 @@ async def test_a_text_on_which_the_model_fails_harms_nobody_beside_it(site: Site
     texts = ["tea bis", POISON, "bis tea", POISON, "tea tea"]
     answers = await asyncio.gather(*map(site.embed, texts))
     assert [answer.status == 200 for answer in answers] == [text != POISON for text in texts]
-    assert json_of(answers[1])["error"]["message"]
+    assert (answers[1].status, json_of(answers[1])["error"]["param"]) == (400, "input")
+    several = json_of(await site.embed(["tea", POISON, "bis"]))
+    assert several["error"]["param"] == "input[1]"
     [row] = json_of(answers[2])["data"]
     assert row["embedding"] == pytest.approx(expected("bis tea"), abs=1e-5)
 

@@ -70,16 +70,18 @@ class TextEncoderHosted:
         alone = scales_by_batch(self._file(model.graph))
         max_batch = 1 if alone else model.max_batch
         await self._replica.load(max_batch=max_batch, queue=model.queue)
-        self._reader = Reader(tokenizer, model.max_tokens)
+        how = fitting(self._replica.signature, model)
+        longest = min(model.max_tokens, how.length or model.max_tokens)
+        self._reader = Reader(tokenizer, longest)
         encoder = Encoder(
             model,
-            fitting(self._replica.signature, model),
+            how,
             self._reader,
             self._run,
             alone=alone,
             window=2 * max_batch * self._replica.runtime.lanes,
         )
-        self._served = Served(model.task, encoder, tokenizer, model.max_tokens, self._replica.check)
+        self._served = Served(model.task, encoder, tokenizer, longest, self._replica.check)
 
     async def warm_up(self) -> None:
         """Rows through the batcher, then a text all the way. Raises `LoadFailed`."""

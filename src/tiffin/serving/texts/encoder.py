@@ -8,26 +8,26 @@ each text by itself and unpadded: what others ask then can't change an answer.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.config.models import OnnxModel
-from tiffin.errors import Overloaded, SchemaViolation, UnsupportedParameter
+from tiffin.errors import InvalidRequest, Overloaded, SchemaViolation, UnsupportedParameter
 from tiffin.ports.tokenizer import Tokens
 from tiffin.serving.replica import Context
 from tiffin.serving.tensors.waiting import Ran
 from tiffin.serving.texts.fitting import Fitting
 from tiffin.serving.texts.pooling import Vector, finished, pooled, score
-from tiffin.serving.texts.reading import Reader
+from tiffin.serving.texts.reading import Reader, named
 from tiffin.types.usage import Usage
 
 # How long a request that is half done waits before it looks for room in the queue again.
 ROOM_S: Final = 0.02
 
+R = TypeVar("R")
 
 Run = Callable[[Mapping[str, NDArray[Any]], tuple[str, ...], Context], Awaitable[Ran]]
 """Runs one row among others' and gives its own of the named outputs."""
@@ -59,17 +59,10 @@ class Encoder:
         """A vector for each input as little-endian 32-bit floats; raises `InvalidRequest`."""
         wanted = self._dimensions(dimensions)
         began = perf_counter_ns()
-        tokens = await self._reader.texts(inputs)
-        work = _Work(tokens, perf_counter_ns() - began)
+        work: _Work[Vector] = _Work("input", await self._reader.texts(inputs), self._vector)
+        work.prepare_ns = perf_counter_ns() - began
         await self._compute(work, context)
-        how = self._model.pooling
-        vectors: list[Vector] = [
-            pooled(given, len(text.ids), how)
-            if self._fitting.by_token
-            else given.astype(np.float32, copy=False)
-            for given, text in zip(work.given, tokens, strict=True)
-        ]
-        return finished(vectors, wanted, normalize=self._model.normalize), work.usage()
+        return finished(work.results, wanted, normalize=self._model.normalize), work.usage()
 
     async def rerank(
         self, query: str, documents: Sequence[str], context: Context
@@ -77,9 +70,20 @@ class Encoder:
         """How relevant each document is to the query, 0 to 1; raises `InvalidRequest`."""
         began = perf_counter_ns()
         tokens = await self._reader.pairs(query, documents)
-        work = _Work(tokens, perf_counter_ns() - began)
+        work: _Work[float] = _Work("documents", tokens, _score)
+        work.prepare_ns = perf_counter_ns() - began
         await self._compute(work, context)
-        return [score(np.atleast_1d(given)) for given in work.given], work.usage()
+        return work.results, work.usage()
+
+    def _vector(self, given: NDArray[Any], tokens: int) -> Vector:
+        """A text's vector, without the batch that it came in."""
+        if self._fitting.by_token:
+            given = pooled(given, tokens, self._model.pooling)
+        return given.astype(np.float32)
+
+    def _padded(self, count: int) -> int:
+        """A length that others have too, and no more than the model reads."""
+        return max(count, min(padded(count), self._model.max_tokens))
 
     def _dimensions(self, dimensions: int | None) -> int:
         if dimensions is None or dimensions == self._fitting.width:
@@ -95,7 +99,7 @@ class Encoder:
             )
         return dimensions
 
-    async def _compute(self, work: "_Work", context: Context) -> None:
+    async def _compute(self, work: "_Work[Any]", context: Context) -> None:
         if len(work.tokens) == 1:
             await self._text(work, 0, context)
             return
@@ -114,55 +118,73 @@ class Encoder:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _in_its_turn(self, work: "_Work", at: int, context: Context) -> None:
+    async def _in_its_turn(self, work: "_Work[Any]", at: int, context: Context) -> None:
         """One of several texts: a request that is half done waits where a new one is refused."""
         while True:
             try:
                 await self._text(work, at, context)
                 return
             except Overloaded:
-                if not work.queue_ns:
+                if not work.begun:
                     raise
             await asyncio.sleep(ROOM_S)
 
-    async def _text(self, work: "_Work", at: int, context: Context) -> None:
+    async def _text(self, work: "_Work[Any]", at: int, context: Context) -> None:
         fitting, tokens = self._fitting, work.tokens[at]
         count = len(tokens.ids)
-        length = fitting.length or (count if self._alone else padded(count))
-        length = min(length, fitting.length or max(count, self._model.max_tokens))
-        ran = await self._run(fitting.arrays(tokens, length), (fitting.output,), context)
+        length = fitting.length or (count if self._alone else self._padded(count))
+        try:
+            ran = await self._run(fitting.arrays(tokens, length), (fitting.output,), context)
+        except InvalidRequest as error:
+            name = work.name(at)
+            raise SchemaViolation(f"'{name}': {error.message}", param=name) from error
         work.done(at, ran.outputs[fitting.output][0], ran.usage)
 
 
-@dataclass(slots=True)
-class _Work:
-    """The texts of one request, and what has come for them."""
+class _Work(Generic[R]):
+    """The texts of one request, and what has come for them: `take` makes a result of an output."""
 
-    tokens: list[Tokens]
-    prepare_ns: int
-    given: list[NDArray[Any]] = field(init=False)
-    queue_ns: list[int] = field(default_factory=list)
-    device_ns: int = 0
+    def __init__(
+        self, param: str, tokens: list[Tokens], take: Callable[[NDArray[Any], int], R]
+    ) -> None:
+        self.tokens = tokens
+        self.prepare_ns = 0
+        self.begun = False
+        self._param = param
+        self._take = take
+        self._results: dict[int, R] = {}
+        self._queue_ns: list[int] = []
+        self._device_ns = 0
 
-    def __post_init__(self) -> None:
-        self.given = [_NOTHING] * len(self.tokens)
+    @property
+    def results(self) -> list[R]:
+        """One for each text, in their order, once all are done."""
+        return [self._results[at] for at in range(len(self.tokens))]
+
+    def name(self, at: int) -> str:
+        """What a text is called in the request."""
+        return named(self._param, at, len(self.tokens))
 
     def done(self, at: int, given: NDArray[Any], usage: Usage) -> None:
-        self.given[at] = given
-        self.queue_ns.append(usage.queue_ns)
-        self.device_ns += usage.device_ns
+        """A text's own row of the output, and what it took."""
+        self.begun = True
+        self._results[at] = self._take(given, len(self.tokens[at].ids))
+        self._queue_ns.append(usage.queue_ns)
+        self._device_ns += usage.device_ns
 
     def usage(self) -> Usage:
+        """Of all texts: the wait of the one that waited least, the time of all."""
         return Usage(
             prompt_tokens=sum(len(text.ids) for text in self.tokens),
-            queue_ns=min(self.queue_ns),
-            device_ns=self.device_ns,
+            queue_ns=min(self._queue_ns),
+            device_ns=self._device_ns,
             prepare_ns=self.prepare_ns,
             rows=len(self.tokens),
         )
 
 
-_NOTHING: NDArray[Any] = np.empty(0)
+def _score(given: NDArray[Any], _tokens: int) -> float:
+    return score(np.atleast_1d(given))
 
 
 def padded(count: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiffin.errors import RunFailed
+from tiffin.errors import RunFailed, SchemaViolation
 
 Vector = NDArray[np.float32]
 
@@ -22,9 +22,14 @@ def pooled(given: NDArray[Any], tokens: int, how: str) -> Vector:
 def finished(vectors: Sequence[Vector], dimensions: int, *, normalize: bool) -> list[bytes]:
     """Vectors cut to `dimensions` (0: whole) and then brought to length 1, as little-endian floats.
 
-    Raises `RunFailed` where one isn't made of finite numbers: JSON couldn't tell it.
+    Raises `SchemaViolation` where they have fewer, `RunFailed` where one isn't made of finite
+    numbers: JSON couldn't tell it.
     """
     stacked = np.stack(vectors)
+    if dimensions > stacked.shape[1]:
+        raise SchemaViolation(
+            f"'dimensions' must be at most {stacked.shape[1]} for this model", param="dimensions"
+        )
     if dimensions:
         stacked = stacked[:, :dimensions]
     if normalize:

@@ -28,7 +28,7 @@ class Reader:
 
     async def texts(self, inputs: Sequence[str | list[int]]) -> list[Tokens]:
         """The tokens of each input of an embeddings request; raises `InvalidRequest`."""
-        names = _names("input", len(inputs))
+        names = [named("input", at, len(inputs)) for at in range(len(inputs))]
         found: list[Tokens] = []
         strings: list[str] = []
         for name, given in zip(names, inputs, strict=True):
@@ -45,7 +45,7 @@ class Reader:
     async def pairs(self, query: str, documents: Sequence[str]) -> list[Tokens]:
         """The tokens of the query with each document; raises `InvalidRequest`."""
         self._refuse_endless(len(query), "query")
-        names = [f"documents[{at}]" for at in range(len(documents))]
+        names = [named("documents", at, len(documents)) for at in range(len(documents))]
         for name, document in zip(names, documents, strict=True):
             self._refuse_endless(len(document), name)
 
@@ -105,8 +105,9 @@ class Reader:
             )
 
 
-def _names(param: str, count: int) -> list[str]:
-    return [param] if count == 1 else [f"{param}[{at}]" for at in range(count)]
+def named(param: str, at: int, count: int) -> str:
+    """What one of `count` texts is called in a request; a single input stands without a list."""
+    return param if count == 1 and param == "input" else f"{param}[{at}]"
 
 
 def _slices(texts: Sequence[str], beside: int) -> Iterator[list[str]]:

@@ -221,6 +221,11 @@ async def test_dimensions_are_cut_before_the_vector_gets_length_one() -> None:
         await made.embed(["abc"], 5, HERE)
 
 
+def test_dimensions_beyond_what_the_graph_turns_out_to_give_are_refused() -> None:
+    with pytest.raises(SchemaViolation, match="at most 3"):
+        finished([np.ones(3, np.float32)], 4, normalize=True)
+
+
 async def test_dimensions_that_the_model_doesn_t_allow_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedParameter, match="dimensions"):
         await encoder(Graph()).embed(["abc"], 2, HERE)
