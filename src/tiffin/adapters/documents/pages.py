@@ -110,7 +110,7 @@ def _image_pages(document: bytes, bounds: Bounds) -> Iterator[Image.Image]:
         raise _faulty(f"the document is none of what is read here: {told}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise _too_many_pixels("too many pixels", bounds) from None
-    except (OSError, ValueError, SyntaxError, OverflowError) as error:
+    except Exception as error:  # noqa: BLE001 - of a broken file a decoder raises anything
         raise _faulty(f"the image is broken: {_reason(error)}") from None
     kind = image.format or "image"
     # Of what moves, the first picture; a TIFF's are pages.
@@ -127,14 +127,9 @@ def _image_pages(document: bytes, bounds: Bounds) -> Iterator[Image.Image]:
             if left < 0:
                 raise _too_many_pixels(f"{frame.width} x {frame.height} pixels", bounds)
             yield _upright(frame)
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        OverflowError,
-        EOFError,
-        Image.DecompressionBombError,
-    ) as error:
+    except PayloadTooLarge:
+        raise
+    except Exception as error:  # noqa: BLE001 - of a broken file a decoder raises anything
         raise _faulty(f"the {kind} image is broken: {_reason(error)}") from None
 
 

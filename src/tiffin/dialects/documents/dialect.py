@@ -55,10 +55,12 @@ class DocumentDialect:
 
     def read(self, exchange: Exchange, body: bytes) -> "DocumentAsked":
         """The document that a request carries; raises `InvalidRequest`."""
-        model = unquote(exchange.path[len(PATH) :].decode("latin-1"), errors="replace")
-        if not model or "/" in model:
+        name = exchange.path[len(PATH) :].decode("latin-1")
+        if not name or "/" in name:
             raise EndpointNotFound("expected /v1/documents/{model}")
-        return DocumentAsked(model, document_of(exchange.header(b"content-type"), body))
+        return DocumentAsked(
+            unquote(name, errors="replace"), document_of(exchange.header(b"content-type"), body)
+        )
 
     def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
         """OpenAI's error object."""
