@@ -130,7 +130,7 @@ def test_the_repository_is_listed_and_models_leave_and_return(
     assert not client.is_model_ready("echo", headers=AUTH)
     index = {row["name"]: row for row in client.get_model_repository_index(AUTH)}
     assert index["echo"]["state"] == "UNAVAILABLE"
-    assert "unloaded by tests/main" in index["echo"]["reason"]
+    assert "is unloaded (by tests/main" in index["echo"]["reason"]
     refused = server.chat("echo")
     assert (refused.status_code, "is unloaded" in refused.text) == (503, True)
     until(lambda: pid not in server.children(), what=server.explain)

@@ -156,7 +156,7 @@ class AdminApi:
 
     async def _unload(self, exchange: Exchange) -> None:
         when = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
-        reason = f"unloaded by {_who(exchange)} at {when}"
+        reason = f"by {_who(exchange)} at {when}"
         _answer(exchange, self._desk.unload(_model_in(exchange.path), reason))
 
     async def _entries(self, exchange: Exchange) -> None:

@@ -172,7 +172,7 @@ class Pool:
         if station is None:
             if target.state == "unloaded":
                 raise NoHealthyReplica(
-                    f"the model '{target.model}' is unloaded: {target.reason}",
+                    f"the model '{target.model}' is unloaded ({target.reason})",
                     retry_after=FAILED_RETRY_S,
                 )
             if target.state == "failed" or target in self._broken:
