@@ -63,6 +63,28 @@ def scoring(width: int = 4, seed: int = 7) -> bytes:
     )
 
 
+def quantized(width: int = 4, seed: int = 5) -> bytes:
+    """`y` is `x` by a matrix of bytes: the scale of `x` is taken from all rows that are given."""
+    random = np.random.default_rng(seed)
+    weights = {
+        "w": random.integers(-120, 120, size=(width, 3)).astype(np.int8),
+        "zero": np.int8(0),
+        "scale": np.float32(0.01),
+    }
+    return graph(
+        [
+            helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+            helper.make_node("MatMulInteger", ["q", "w", "z", "zero"], ["i"]),
+            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["s", "scale"], ["both"]),
+            helper.make_node("Mul", ["f", "both"], ["y"]),
+        ],
+        {"x": (TensorProto.FLOAT, ["n", width])},
+        {"y": (TensorProto.FLOAT, ["n", 3])},
+        weights,
+    )
+
+
 def lookup(rows: int = 10) -> bytes:
     """`y` is the row of a table that each of `ids` names: an id out of range is refused."""
     return graph(

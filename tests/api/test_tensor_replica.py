@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnxruntime import InferenceSession  # type: ignore[import-untyped]
 
-from tests.onnx_graphs import doubling, fixed, lookup, passing, scoring, written
+from tests.onnx_graphs import doubling, fixed, lookup, passing, quantized, scoring, written
 from tests.polling import eventually
 from tiffin.adapters.runtimes.onnx import OnnxRuntime, Placement
 from tiffin.adapters.runtimes.python import Code, PythonRuntime
@@ -96,6 +96,17 @@ async def test_results_are_onnxruntimes_own(tmp_path: Path) -> None:
             (expected,) = session.run(None, {"x": x})
             told = outputs_of(await made.post(asking(x)))["probabilities"]
             assert np.abs(told - expected).max() <= 1e-5
+
+
+async def test_a_quantized_graphs_answer_doesnt_depend_on_who_else_asks(tmp_path: Path) -> None:
+    session = InferenceSession(quantized())
+    random = np.random.default_rng(2)
+    async with site(tmp_path, onnx(tmp_path, quantized())) as made:
+        asked = [random.normal(scale=s, size=(2, 4)).astype(np.float32) for s in (0.1, 1, 50)]
+        told = await asyncio.gather(*[made.post(asking(x)) for x in asked])
+        for x, exchange in zip(asked, told, strict=True):
+            (expected,) = session.run(None, {"x": x})
+            assert np.abs(outputs_of(exchange)["y"] - expected).max() <= 1e-5
 
 
 async def test_each_of_64_at_once_gets_its_own_right_answer(tmp_path: Path) -> None:

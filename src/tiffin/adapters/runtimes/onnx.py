@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.adapters.runtimes.named_files import NamedFiles
+from tiffin.adapters.runtimes.quantized import scales_by_batch
 from tiffin.dialects.onnx_file import with_best
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, SchemaViolation
 from tiffin.telemetry import log
@@ -155,7 +156,7 @@ class OnnxRuntime:
         self.inline = names[0] == CPU
         self._session = session
         log.info("the graph is loaded", providers=used, threads=self._placement.threads)
-        return self._signature(session)
+        return self._signature(session, alone=scales_by_batch(path))
 
     def _options(self, onnxruntime: Any) -> Any:
         options = onnxruntime.SessionOptions()
@@ -167,7 +168,8 @@ class OnnxRuntime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         return options
 
-    def _signature(self, session: Any) -> Signature:
+    def _signature(self, session: Any, *, alone: bool) -> Signature:
+        """What the graph takes and gives; `alone` where its rows depend on their neighbours."""
         taken, given = session.get_inputs(), session.get_outputs()
         inputs = tuple(_spec("input", arg) for arg in taken)
         outputs = tuple(_spec("output", arg) for arg in given)
@@ -176,7 +178,8 @@ class OnnxRuntime:
             {spec.name for spec in outputs if spec.datatype == "BYTES"},
             {spec.name for spec in (*inputs, *outputs) if spec.datatype == "BF16"},
         )
-        return Signature(inputs=inputs, outputs=outputs, batched=batched(taken, given))
+        rows = not alone and batched(taken, given)
+        return Signature(inputs=inputs, outputs=outputs, batched=rows)
 
     def _run_bits(
         self,
