@@ -58,7 +58,9 @@ def fake() -> Iterator[Fake]:
 @pytest.fixture
 def server(serve: Serve, fake: Fake) -> Server:
     digest = sha256(PLAIN.encode()).hexdigest()
-    return serve(MODELS.format(url=fake.url, digest=digest))
+    server = serve(MODELS.format(url=fake.url, digest=digest))
+    until(lambda: server.http.get("/v2/health/ready").status_code == 200, what=server.explain)
+    return server
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ def test_another_tiffin_is_a_model_of_ours(
 ) -> None:
     given = np.ones((2, 4), np.float32)
     with client_of(servers[1]) as afar:
-        assert afar.is_model_ready("afar", headers=auth())
+        until(lambda: afar.is_model_ready("afar", headers=auth()), what=servers[1].explain)
         assert afar.get_model_metadata("afar", headers=auth())["inputs"][0]["shape"] == [-1, 4]
         for binary in (False, True):
             ours, theirs = (
