@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tiffin.dialects.oip.binding import Binding, Bound
 from tiffin.errors import InvalidRequest, SchemaViolation, UnknownParameter, UnsupportedParameter
-from tiffin.types.tensors import Signature, TensorSpec
+from tiffin.types.tensors import DATATYPE_BYTES, Signature, TensorSpec
 
 SIGNATURE = Signature(
     inputs=(
@@ -218,3 +220,56 @@ def test_rows_arent_counted_where_they_mean_nothing() -> None:
     )
     body = json.dumps({"inputs": [X | {"shape": [2]}]}).encode()
     assert fixed.read(body, None).rows == 1
+
+
+ANY_SHAPE = Signature(
+    inputs=tuple(
+        TensorSpec(name=name, datatype=name, shape=(-1, -1, -1), optional=True)
+        for name in DATATYPE_BYTES
+    ),
+    outputs=SIGNATURE.outputs,
+)
+SIZES = st.sampled_from([0, 1, 2, 3, 2**31, 2**40])
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+DATA = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=8)
+TENSORS = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(list(DATATYPE_BYTES)),
+        "datatype": st.sampled_from(list(DATATYPE_BYTES)),
+        "shape": st.lists(SIZES, min_size=3, max_size=3),
+    },
+    optional={
+        "data": st.lists(DATA, max_size=4) | DATA,
+        "parameters": st.dictionaries(
+            st.sampled_from(["binary_data_size", "x"]), st.integers(-1, 9) | st.text(max_size=1)
+        ),
+    },
+)
+
+
+@given(st.lists(TENSORS, max_size=2), st.binary(max_size=9), st.booleans())
+@settings(max_examples=150)
+def test_whatever_comes_is_read_or_refused(
+    tensors: list[dict[str, Any]], tail: bytes, same: bool
+) -> None:
+    for tensor in tensors if same else ():
+        tensor["datatype"] = tensor["name"]
+    header = json.dumps({"inputs": tensors}).encode()
+    try:
+        bound = Binding(ANY_SHAPE, "0").read(header + tail, b"%d" % len(header))
+    except InvalidRequest:
+        return
+    assert [list(a.shape) for a in bound.inputs.values()] == [t["shape"] for t in tensors]
+
+
+@given(st.binary(max_size=60), st.none() | st.binary(max_size=4))
+def test_whatever_bytes_come_are_refused(body: bytes, length: bytes | None) -> None:
+    with pytest.raises(InvalidRequest):
+        binding().read(body, length)
+
+
+def test_a_shape_that_cant_be_is_refused_though_it_has_no_elements() -> None:
+    tensor = {"name": "FP32", "datatype": "FP32", "shape": [0, 2**40, 2**40], "data": []}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    with pytest.raises(SchemaViolation, match="impossible shape"):
+        Binding(ANY_SHAPE, "0").read(body, None)

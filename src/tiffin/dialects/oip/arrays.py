@@ -73,7 +73,7 @@ def from_json(what: str, datatype: str, shape: list[int], data: msgspec.Raw) -> 
         values = _flat(what, values, shape, depth)
     elif len(values) != prod(shape):
         raise _count(what, shape, prod(shape), len(values))
-    return _array(what, datatype, values).reshape(shape)
+    return _shaped(what, _array(what, datatype, values), shape)
 
 
 def from_bytes(what: str, datatype: str, shape: list[int], data: memoryview) -> Array:
@@ -91,11 +91,11 @@ def from_bytes(what: str, datatype: str, shape: list[int], data: memoryview) -> 
         bits = np.frombuffer(data, np.uint8)
         if bits.size and bits.max() > 1:
             raise SchemaViolation(f"{what}: a byte of a BOOL is 0 or 1", param="inputs")
-        return bits.view(np.bool_).reshape(shape)
+        return _shaped(what, bits.view(np.bool_), shape)
     array = np.frombuffer(data, dtype)
     if not array.flags.aligned:
         array = array.copy()
-    return array.reshape(shape)
+    return _shaped(what, array, shape)
 
 
 def to_json(name: str, datatype: str, array: Array) -> bytes:
@@ -140,6 +140,13 @@ def from_bf16(bits: Array) -> Array:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
+def _shaped(what: str, array: Array, shape: list[int]) -> Array:
+    try:
+        return array.reshape(shape)
+    except ValueError:  # no elements, and still more than can be counted along the others
+        raise SchemaViolation(f"{what} has an impossible shape: {shape}", param="inputs") from None
+
+
 def _array(what: str, datatype: str, values: Any) -> Array:
     if datatype == "BYTES":
         array = np.empty(len(values), object)
@@ -171,7 +178,7 @@ def _strings(what: str, shape: list[int], data: memoryview) -> Array:
         raise SchemaViolation(
             f"{what} has {len(data) - at} bytes after its {count} elements", param="inputs"
         )
-    return array.reshape(shape)
+    return _shaped(what, array, shape)
 
 
 def _cut(what: str) -> SchemaViolation:
