@@ -69,9 +69,12 @@ def _replies(address: Asker, model: str, given: Given) -> Iterator[Json]:
         header, tail = make.image(metadata["inputs"], given.image)
         yield address.send(path, *make.binary(header, tail), timeout_s=TIMEOUT_S)
         return
+    known = {output["name"] for output in metadata["outputs"]}
+    if given.explain and not known.intersection(EXPLAINED):
+        raise InvalidRequest(f"{model} has no decision to explain")
     for body in _bodies(metadata["inputs"], model, given):
         if given.explain:
-            body["outputs"] = [{"name": name} for name in EXPLAINED]
+            body["outputs"] = [{"name": name} for name in EXPLAINED if name in known]
         yield address.call("POST", path, body, timeout_s=TIMEOUT_S)
 
 

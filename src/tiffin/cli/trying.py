@@ -55,7 +55,8 @@ def _infer(found: Imported) -> dict[str, Any]:
         ]
     }
     if found.decision is not None:
-        body["outputs"] = [{"name": one} for one in ("decision", "score", "reasons")]
+        wanted = ["decision", "score", *(["reasons"] if found.decision.reference else [])]
+        body["outputs"] = [{"name": one} for one in wanted]
     return body
 
 

@@ -29,7 +29,8 @@ class Scripted:
 
     def call(self, method: str, path: str, body: Any = None, *, timeout_s: float = 1.0) -> Any:
         if method == "GET":
-            return {"inputs": self.inputs}
+            outputs = ["y", "decision", "score", "reasons"]
+            return {"inputs": self.inputs, "outputs": [{"name": name} for name in outputs]}
         self.asked.append((path, body))
         return self.reply
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.adapters.importers.order import Imported, Order
-from tiffin.adapters.importers.sample import Range, Rows, sample_for, widened
-from tiffin.adapters.importers.tabular import INPUT, Original, converted
+from tiffin.adapters.importers.sample import INPUT, Range, Rows, sample_for, widened
+from tiffin.adapters.importers.tabular import Original, converted
 from tiffin.errors import ArtifactError
 
 _PROBABILITIES = ("binary", "multiclass", "multiclassova")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tiffin.adapters.importers.order import Imported, Order
-from tiffin.adapters.importers.sample import Sample, sample_for
+from tiffin.adapters.importers.sample import Sample, Table, sample_for
 from tiffin.adapters.importers.session import Arrays, Session, example_of
 from tiffin.adapters.importers.tidy import tidied
 from tiffin.config.models import Decision
@@ -41,7 +41,7 @@ def bring(order: Order) -> Imported:
     return _imported(path, signature, example, notes, decision)
 
 
-def decision_for(order: Order, sample: Sample, signature: Signature) -> Decision:
+def decision_for(order: Order, sample: Table, signature: Signature) -> Decision:
     """What the owner said of the score, with names and medians of the sample.
 
     Raises `ConfigInvalid` where the model has no output that could be a score.

@@ -39,7 +39,7 @@ class Session:
 
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # what goes wrong is raised
         try:
             self._session = ort.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]

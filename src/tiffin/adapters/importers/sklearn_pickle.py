@@ -1,16 +1,17 @@
 """scikit-learn models out of pickle and joblib files: loading one runs whatever code it holds."""
 
 import warnings
-from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tiffin.adapters.importers import lightgbm_model, wider, xgboost_model
 from tiffin.adapters.importers.order import Imported, Order
-from tiffin.adapters.importers.sample import Range, Rows, sample_for, widened
-from tiffin.adapters.importers.tabular import INPUT, Original, converted
+from tiffin.adapters.importers.sample import Range, Table, mixed_for, sample_for, widened
+from tiffin.adapters.importers.sklearn_columns import by_place, parts, text_columns
+from tiffin.adapters.importers.tabular import Original, converted
 from tiffin.errors import ArtifactError, ConfigInvalid
 
 OPSETS = MappingProxyType({"": 18, "ai.onnx.ml": 3})
@@ -51,27 +52,38 @@ def convert(order: Order, model: Any, notes: list[str]) -> Imported:
     if not hasattr(model, "predict") and not hasattr(model, "transform"):
         raise ArtifactError(f"{order.path} holds a {kind}, which has neither predict nor transform")
     width = getattr(model, "n_features_in_", 0)
-    if any(hasattr(part, "vocabulary_") for part in _parts(model)):
+    if any(hasattr(part, "vocabulary_") for part in parts(model)):
         raise ArtifactError(
             f"{order.path} takes texts, and tables of numbers are what can be converted: serve it"
             " as a Python class of yours (--kind python)"
         )
     if not width:
         raise ArtifactError(f"{order.path} holds a {kind} that was never fitted")
-    if any(isinstance(one, str) for part in _parts(model) for one in _columns(part)):
-        raise ArtifactError(
-            f"{order.path} selects its columns by name, and a graph has one input of numbers:"
-            " select them by position (ColumnTransformer with integers)"
-        )
+    model, placed = by_place(model)
+    if placed:
+        notes = [*notes, "it selects columns by name; here by their places, which is the same"]
+    texts = text_columns(model)
+    sample: Table
+    if texts:
+        sample = mixed_for(order, names, int(width), texts)
+    else:
+        sample = sample_for(order, names, _ranges(model, int(width)))
     original = Original(f"scikit-learn's {_words(model)}", *_answer(model), classes)
-    sample = sample_for(order, names, _ranges(model, int(width)))
-    return converted(order, _graph(model, int(width), kind), original, sample, notes)
+    return converted(order, _graph(model, sample, kind), original, sample, notes)
 
 
-def _graph(model: Any, width: int, kind: str) -> Any:
+def _graph(model: Any, sample: Table, kind: str) -> Any:
     from skl2onnx import to_onnx  # type: ignore[import-untyped]
-    from skl2onnx.common.data_types import FloatTensorType  # type: ignore[import-untyped]
+    from skl2onnx.common.data_types import (  # type: ignore[import-untyped]
+        FloatTensorType,
+        StringTensorType,
+    )
 
+    types = [
+        (name, (FloatTensorType if array.dtype == np.float32 else StringTensorType)(shape))
+        for name, array in sample.inputs().items()
+        for shape in [[None, array.shape[1]]]
+    ]
     wider.teach()
     # A classifier without probabilities knows no "zipmap", and takes this instead of the default.
     switch = "zipmap" if hasattr(model, "predict_proba") else "nocl"
@@ -79,7 +91,7 @@ def _graph(model: Any, width: int, kind: str) -> Any:
     try:
         return to_onnx(
             model,
-            initial_types=[(INPUT, FloatTensorType([None, width]))],
+            initial_types=types,
             options=options,
             target_opset=dict(OPSETS),
         )
@@ -92,10 +104,10 @@ def _answer(model: Any) -> tuple[str, Any]:
     """The output to compare and the original's way to it."""
 
     def quietly(name: str) -> Any:
-        def answer(rows: Rows) -> Any:
+        def answer(rows: NDArray[Any]) -> Any:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of names that columns had while it was fitted
-                return np.asarray(getattr(model, name)(rows.astype(np.float64)))
+                return np.asarray(getattr(model, name)(_wide(rows)))
 
         return answer
 
@@ -106,10 +118,14 @@ def _answer(model: Any) -> tuple[str, Any]:
     return "", quietly("predict" if hasattr(model, "predict") else "transform")
 
 
+def _wide(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.astype(np.float64) if rows.dtype == np.float32 else rows
+
+
 def _ranges(model: Any, width: int) -> list[Range]:
     """Where inputs lie, as far as the model knows: scaled columns, or the splits of its trees."""
     lows, highs = np.full(width, np.inf), np.full(width, -np.inf)
-    for part in _parts(model):
+    for part in parts(model):
         scaled = getattr(part, "scale_", None)
         mean = getattr(part, "mean_", None)
         if scaled is not None and mean is not None and len(mean) == width:
@@ -122,26 +138,6 @@ def _ranges(model: Any, width: int) -> list[Range]:
             np.maximum.at(highs, tree.feature[split], tree.threshold[split])
     known = lows <= highs
     return widened(np.where(known, lows, -3.0), np.where(known, highs, 3.0))
-
-
-def _parts(model: Any) -> Iterator[Any]:
-    """The estimators inside a pipeline or an ensemble, depth first."""
-    yield model
-    for _, step in getattr(model, "steps", ()):
-        if step is not None and step != "passthrough":
-            yield from _parts(step)
-    inner = getattr(model, "estimators_", None)
-    if inner is not None:
-        for one in np.ravel(np.asarray(inner, dtype=object)):
-            yield from _parts(one)
-    if (best := getattr(model, "best_estimator_", None)) is not None:
-        yield from _parts(best)
-
-
-def _columns(part: Any) -> Iterator[Any]:
-    """What a ColumnTransformer says about the columns that it takes."""
-    for _, _, columns in getattr(part, "transformers_", ()) or ():
-        yield from columns if isinstance(columns, list | tuple) else [columns]
 
 
 def _words(model: Any) -> str:

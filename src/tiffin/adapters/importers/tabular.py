@@ -4,19 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.adapters.importers.onnx_graph import GRAPH, decision_for
 from tiffin.adapters.importers.order import Imported, Order
-from tiffin.adapters.importers.sample import Rows, Sample
-from tiffin.adapters.importers.session import Session
+from tiffin.adapters.importers.sample import Table
+from tiffin.adapters.importers.session import Arrays, Session
 from tiffin.adapters.importers.tidy import free_rows, tidied
 from tiffin.adapters.importers.verdict import agree
 from tiffin.config.models import Decision
-from tiffin.errors import ConfigInvalid
+from tiffin.errors import ArtifactError, ConfigInvalid
 
-INPUT = "input"
 MEDIANS_OF_NOTHING = (
     "the reference values for reasons are medians of made-up rows; --sample gives them a meaning"
 )
@@ -32,12 +30,12 @@ class Original:
 
     what: str
     output: str
-    answer: Callable[[Rows], NDArray[Any]]
+    answer: Callable[[NDArray[Any]], NDArray[Any]]
     classes: Sequence[str] = ()
 
 
 def converted(
-    order: Order, model: Any, original: Original, sample: Sample, notes: Sequence[str] = ()
+    order: Order, model: Any, original: Original, sample: Table, notes: Sequence[str] = ()
 ) -> Imported:
     """The graph in the scratch folder, if it answers as the original does; else `ArtifactError`."""
     tidied(model)
@@ -47,7 +45,7 @@ def converted(
     session = Session(path)
     said = [*notes, "it was converted to ONNX"]
     output = original.output or session.signature.outputs[0].name
-    got = session.run({INPUT: sample.rows})[output]
+    got = _run(session, sample)[output]
     said.append(agree(got, original.answer(sample.rows), _plural(output), sample.words))
     decision = _decision(order, original, sample, session)
     if decision and sample.made and not order.sample:
@@ -59,24 +57,24 @@ def converted(
         decision=decision,
         notes=tuple(said),
         signature=session.signature,
-        example={INPUT: _whole(sample)},
+        example=sample.example(),
     )
+
+
+def _run(session: Session, sample: Table) -> Arrays:
+    try:
+        return session.run(sample.inputs())
+    except ArtifactError as cause:
+        if not sample.made:
+            raise
+        raise ArtifactError(f"{cause.message}; give it real rows by --sample") from cause
 
 
 def _plural(output: str) -> str:
     return {"label": "labels", "variable": "values"}.get(output, output)
 
 
-def _whole(sample: Sample) -> Rows:
-    """A row without gaps, where there is one, for people to look at."""
-    whole = np.flatnonzero(np.isfinite(sample.rows).all(axis=1))
-    at = int(whole[0]) if len(whole) else 0
-    return sample.rows[at : at + 1]
-
-
-def _decision(
-    order: Order, original: Original, sample: Sample, session: Session
-) -> Decision | None:
+def _decision(order: Order, original: Original, sample: Table, session: Session) -> Decision | None:
     """Two classes always have one; everything else where the owner gave a threshold."""
     binary = len(original.classes) == 2 and original.output == "probabilities"
     if not binary and not order.says_decision:

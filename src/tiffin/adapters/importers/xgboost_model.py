@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.adapters.importers.order import Imported, Order
-from tiffin.adapters.importers.sample import Range, Rows, sample_for, widened
-from tiffin.adapters.importers.tabular import INPUT, Original, converted
+from tiffin.adapters.importers.sample import INPUT, Range, Rows, sample_for, widened
+from tiffin.adapters.importers.tabular import Original, converted
 from tiffin.errors import ArtifactError
 
 
@@ -19,7 +19,8 @@ def bring(order: Order) -> Imported:
     import xgboost
 
     try:
-        booster = xgboost.Booster(model_file=str(order.path))
+        # As bytes: by content, and not by a suffix that MLflow or somebody else made up.
+        booster = xgboost.Booster(model_file=bytearray(order.path.read_bytes()))
     except xgboost.core.XGBoostError as cause:
         reason = str(cause).strip().partition("\n")[0]
         raise ArtifactError(f"{order.path} is no model that XGBoost can read: {reason}") from cause

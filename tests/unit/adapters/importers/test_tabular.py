@@ -18,10 +18,11 @@ from sklearn.ensemble import (  # type: ignore[import-untyped]
 from sklearn.feature_extraction.text import CountVectorizer  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
-from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
+from sklearn.preprocessing import OneHotEncoder, StandardScaler  # type: ignore[import-untyped]
 from sklearn.svm import LinearSVC  # type: ignore[import-untyped]
 
 from tests.unit.adapters.importers.tables import NAMES, answers, csv_file, imported, rows, truth
+from tiffin.adapters.importers.session import Session
 from tiffin.adapters.importers.verdict import agree
 from tiffin.errors import ArtifactError, ConfigInvalid
 
@@ -38,8 +39,10 @@ def of_texts() -> Any:
 
 def by_name() -> Any:
     """As pandas' frames make it, which aren't here: fitted by place, then named."""
-    model = ColumnTransformer([("one", StandardScaler(), [0])]).fit(rows())
-    model.transformers_ = [("one", model.transformers_[0][1], ["age"])]
+    columns = ColumnTransformer([("one", StandardScaler(), [2])])
+    model = make_pipeline(columns, LogisticRegression()).fit(rows(), truth())
+    columns.transformers_ = [("one", columns.transformers_[0][1], ["debt"])]
+    columns.feature_names_in_ = np.array(NAMES, object)
     return model
 
 
@@ -117,14 +120,49 @@ def test_a_pickle_is_never_loaded_unasked(tmp_path: Path) -> None:
     [
         ({"a": 1}, "neither predict nor transform"),
         (LogisticRegression(), "never fitted"),
-        (by_name(), "selects its columns by name"),
         (of_texts(), "takes texts"),
     ],
-    ids=["no-model", "not-fitted", "columns-by-name", "texts"],
+    ids=["no-model", "not-fitted", "texts"],
 )
 def test_a_pickle_of_something_else_is_refused(content: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=message):
         imported(saved(content, tmp_path), trusted=True)
+
+
+def test_columns_that_were_selected_by_name_are_selected_by_place(tmp_path: Path) -> None:
+    model = by_name()
+    found = imported(saved(model, tmp_path), trusted=True)
+    assert any("by their places" in note for note in found.notes)
+    assert found.decision is not None
+    assert found.decision.features == list(NAMES)
+    scaled = (rows()[:, [2]] - rows()[:, 2].mean()) / rows()[:, 2].std()
+    want = model.steps[1][1].predict_proba(scaled)
+    assert np.abs(answers(found, rows())["probabilities"] - want).max() < 1e-5
+
+
+def test_columns_of_text_become_inputs_of_their_own(tmp_path: Path) -> None:
+    towns = np.array([["Pune", "Delhi", "Goa"][at % 3] for at in range(200)], object)
+    table = np.column_stack([rows()[:, 0].astype(object), towns])
+    columns = ColumnTransformer(
+        [("numbers", StandardScaler(), [0]), ("texts", OneHotEncoder(), [1])]
+    )
+    model = make_pipeline(columns, LogisticRegression()).fit(table, truth())
+    path = saved(model, tmp_path)
+    with pytest.raises(ConfigInvalid, match="the columns 2 are texts"):
+        imported(path, trusted=True)
+    lines = [f"{age},{town}" for age, town in table[:50]]
+    (tmp_path / "sample.csv").write_text("\n".join(["age,town", *lines]))
+    found = imported(path, trusted=True, sample=tmp_path / "sample.csv")
+    assert found.signature is not None
+    assert [(spec.name, spec.datatype) for spec in found.signature.inputs] == [
+        ("age", "FP32"),
+        ("town", "BYTES"),
+    ]
+    inputs = {"age": table[:, :1].astype(np.float32), "town": table[:, 1:]}
+    got = Session(found.files["model.onnx"]).run(inputs)["probabilities"]
+    assert np.abs(got - model.predict_proba(table)).max() < 1e-5
+    assert found.decision is not None
+    assert found.decision.reference == []
 
 
 def test_a_damaged_pickle_is_refused(tmp_path: Path) -> None:
