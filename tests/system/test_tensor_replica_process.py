@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from tiffin.types.snapshot import Deployment, PlacedFile
 
 pytestmark = pytest.mark.xdist_group("tensor replicas")
 
+INFER = "/v2/models/tabular/infer"
 NAME = "r-tabular-01234567"
 CODE = b"""
 class Model:
@@ -36,6 +38,23 @@ class Model:
         if (inputs["x"] < 0).any():
             raise ValueError("negative amounts")
         return {"y": inputs["x"].sum(axis=1)}
+"""
+
+
+GATED = b"""
+import pathlib, time
+
+class Model:
+    inputs = [("x", "FP32", [-1, 1])]
+    outputs = [("y", "FP32", [-1, 1])]
+
+    def predict(self, inputs):
+        folder = pathlib.Path(FOLDER)
+        with (folder / "rows").open("a") as rows:
+            rows.write("1" * len(inputs["x"]))
+        while (folder / "shut").exists():
+            time.sleep(0.005)
+        return {"y": inputs["x"] * 2}
 """
 
 
@@ -85,15 +104,35 @@ class Process:
         return self
 
     def infer(self, x: Any) -> httpx.Response:
-        array = np.asarray(x, np.float32)
-        tensor = {"name": "x", "datatype": "FP32", "shape": list(array.shape)}
-        tensor["data"] = array.ravel().tolist()
-        return self.client.post("/v2/models/tabular/infer", json={"inputs": [tensor]})
+        return self.client.post(INFER, content=body(x))
+
+    def asking(self, x: Any) -> socket.socket:
+        """A connection on which a request was sent, and nobody reads."""
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(str(self.socket))
+        sent = body(x)
+        client.sendall(
+            b"POST %b HTTP/1.1\r\nhost: replica\r\ncontent-length: %d\r\n\r\n%b"
+            % (INFER.encode(), len(sent), sent)
+        )
+        return client
+
+    def waiting(self) -> float:
+        families = self.client.get("/metrics.json").json()["families"]
+        names = {family["name"]: family for family in families}
+        series = names["nv_inference_pending_request_count"]["series"]
+        return float(series[0][1][0])
 
     def close(self) -> None:
         self.client.close()
         self.process.kill()
         self.process.wait()
+
+
+def body(x: Any) -> bytes:
+    array = np.asarray(x, np.float32)
+    tensor = {"name": "x", "datatype": "FP32", "shape": list(array.shape)}
+    return json.dumps({"inputs": [{**tensor, "data": array.ravel().tolist()}]}).encode()
 
 
 Make = Callable[[Path, dict[str, Any]], Process]
@@ -139,6 +178,25 @@ def test_a_crash_in_a_users_code_stays_in_the_log(make: Make, tmp_path: Path) ->
     assert "negative amounts" in log
     assert "in predict" in log
     assert replica.infer([[1, 2]]).json()["outputs"][0]["data"] == [3]
+
+
+def test_160_clients_that_vanish_cost_no_more_than_the_running_batch(
+    make: Make, tmp_path: Path
+) -> None:
+    code = GATED.replace(b"FOLDER", repr(str(tmp_path)).encode())
+    replica = make(written(tmp_path, code, "model.py"), {"runtime": "python", "trusted": True})
+    replica.ready()
+    rows = tmp_path / "rows"
+    rows.unlink()
+    (tmp_path / "shut").touch()
+    clients = [replica.asking([[number]]) for number in range(160)]
+    until(lambda: rows.exists() and replica.waiting() >= 160 - 32)
+    for client in clients:
+        client.close()
+    until(lambda: replica.waiting() == 0)
+    (tmp_path / "shut").unlink()
+    assert replica.infer([[21]]).json()["outputs"][0]["data"] == [42]
+    assert len(rows.read_text()) <= 32 + 1
 
 
 @pytest.mark.parametrize(
