@@ -1,5 +1,6 @@
 """Inputs of a tensor model from JSON, rows and pictures, as the model's metadata asks for them."""
 
+import base64
 import csv
 import json
 import struct
@@ -106,12 +107,7 @@ def image(specs: list[Json], path: Path) -> tuple[Json, bytes]:
         content = path.read_bytes()
     except OSError as cause:
         raise InvalidRequest(f"{path} can't be read: {cause.strerror}") from cause
-    takes = [spec for spec in specs if spec["datatype"] == "BYTES"]
-    if takes:
-        spec, shape = takes[0], [1] * len(takes[0]["shape"])
-        tail = struct.pack("<I", len(content)) + content
-    else:
-        spec, shape, tail = _pixels(specs, path)
+    spec, shape, tail = _whole_file(specs, content) or _pixels(specs, path)
     tensor = {
         "name": spec["name"],
         "datatype": spec["datatype"],
@@ -129,6 +125,18 @@ def binary(header: Json, tail: bytes) -> tuple[bytes, dict[str, str]]:
         "Inference-Header-Content-Length": str(len(head)),
     }
     return head + tail, headers
+
+
+def _whole_file(specs: list[Json], content: bytes) -> tuple[Json, list[int], bytes] | None:
+    """The file as it is, for a model that reads files: its bytes as numbers, or as one BYTES."""
+    for spec in specs:
+        if spec["datatype"] == "UINT8" and spec["shape"] == [-1]:
+            return spec, [len(content)], content
+    for spec in specs:
+        if spec["datatype"] == "BYTES":
+            text = base64.b64encode(content) if "base64" in spec["name"] else content
+            return spec, [1] * len(spec["shape"]), struct.pack("<I", len(text)) + text
+    return None
 
 
 def _pixels(specs: list[Json], path: Path) -> tuple[Json, list[int], bytes]:

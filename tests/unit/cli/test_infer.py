@@ -135,13 +135,23 @@ def test_what_can_not_be_asked_is_told(given: Given, message: str) -> None:
     assert server.asked == []
 
 
-def test_a_picture_goes_as_bytes_where_the_model_reads_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "datatype", "shape", "sent"),
+    [
+        ("document", "UINT8", [4], b"%PDF"),
+        ("document", "BYTES", [1], struct.pack("<I", 4) + b"%PDF"),
+        ("base64", "BYTES", [1], struct.pack("<I", 8) + b"JVBERg=="),
+    ],
+)
+def test_a_file_goes_whole_where_the_model_reads_files(
+    name: str, datatype: str, shape: list[int], sent: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "scan.pdf"
     path.write_bytes(b"%PDF")
-    inputs = [{"name": "document", "datatype": "BYTES", "shape": [-1]}]
+    inputs = [{"name": name, "datatype": datatype, "shape": [-1]}]
     [(header, tail)] = asked(Scripted(inputs), Given(image=path))
-    assert header["inputs"][0]["shape"] == [1]
-    assert tail == struct.pack("<I", 4) + b"%PDF"
+    assert header["inputs"][0]["shape"] == shape
+    assert tail == sent
 
 
 def test_a_picture_goes_as_pixels_where_the_model_wants_them(tmp_path: Path) -> None:
