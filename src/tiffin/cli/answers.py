@@ -25,14 +25,20 @@ def table(reply: Json) -> Iterator[str]:
 
 
 def _outputs(outputs: list[Json]) -> Iterator[str]:
-    rows = {output["shape"][0] if output["shape"] else 1 for output in outputs}
-    narrow = all(len(output["shape"]) <= 2 and _width(output) <= WIDEST for output in outputs)
-    if len(rows) != 1 or not narrow:
-        for output in outputs:
+    """A table of what has as many rows, and a line for each output that is too wide for one."""
+    tables: dict[int, list[Json]] = {}
+    for output in outputs:
+        if len(output["shape"]) in (1, 2) and _width(output) <= WIDEST:
+            tables.setdefault(output["shape"][0], []).append(output)
+        else:
             values = ", ".join(_cell(value) for value in output.get("data", ())[:WIDEST])
             more = ", …" if len(output.get("data", ())) > WIDEST else ""
             yield f"{output['name']} {output['datatype']}{output['shape']}: {values}{more}"
-        return
+    for alike in tables.values():
+        yield from _table(alike)
+
+
+def _table(outputs: list[Json]) -> Iterator[str]:
     heads: list[str] = []
     columns: list[list[str]] = []
     for output in outputs:

@@ -193,3 +193,20 @@ def test_decisions_are_lines_with_reasons_in_words() -> None:
 def test_large_answers_are_told_by_their_beginning() -> None:
     outputs = [{"name": "y", "datatype": "FP32", "shape": [1, 9], "data": [0.0] * 9}]
     assert list(table({"outputs": outputs})) == ["y FP32[1, 9]: 0, 0, 0, 0, 0, 0, 0, 0, …"]
+
+
+def test_lines_of_a_document_stand_beside_what_was_found_of_them() -> None:
+    outputs = [
+        {"name": "text", "datatype": "BYTES", "shape": [2], "data": ["Invoice", "Total 5"]},
+        {"name": "box", "datatype": "FP32", "shape": [2, 4, 2], "data": [1.0] * 16},
+        {"name": "confidence", "datatype": "FP32", "shape": [2], "data": [0.99, 0.5]},
+        {"name": "pages", "datatype": "INT64", "shape": [1], "data": [1]},
+    ]
+    assert list(table({"outputs": outputs})) == [
+        "box FP32[2, 4, 2]: 1, 1, 1, 1, 1, 1, 1, 1, …",
+        "text     confidence",
+        "Invoice  0.99",
+        "Total 5  0.5",
+        "pages",
+        "1",
+    ]
