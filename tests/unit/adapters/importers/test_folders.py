@@ -3,6 +3,7 @@
 import json
 import pickle
 import struct
+import sys
 from pathlib import Path
 
 import joblib  # type: ignore[import-untyped]
@@ -218,6 +219,20 @@ def test_content_decides_and_not_the_name(tmp_path: Path) -> None:
     path.write_bytes(b"hello")
     with pytest.raises(ArtifactError, match="no kind of model that is known"):
         kind_at(path)
+
+
+@pytest.mark.parametrize(
+    ("library", "mend"),
+    [("xgboost", r'pip install "tiffin\[import\]"'), ("theirs", "made with .theirs")],
+)
+def test_a_library_that_is_missing_is_named(
+    library: str, mend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    path = tmp_path / "model.pkl"
+    path.write_bytes(b"\x80\x04ctheirs\nModel\n." if library == "theirs" else b'{"learner": 1}')
+    with pytest.raises(ArtifactError, match=mend):
+        imported(path, trusted=True)
 
 
 def test_an_unknown_kind_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
