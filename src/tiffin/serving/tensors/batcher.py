@@ -4,7 +4,7 @@ When a lane is idle a request runs at once; while all run, arrivals gather. Ever
 of the loop reads is queued and then drained together. Whoever leaves the queue is never computed,
 and whoever leaves a running batch costs no more than that batch.
 
-In process: `ran = await batcher.run(inputs, outputs, context)` gives this request's own rows of the
+In process: `ran = await batcher.run(inputs, outputs, rows, context)` gives this request's own rows of the
 outputs, and its usage. Cancelling that await is leaving.
 """
 
@@ -22,7 +22,7 @@ from tiffin.errors import DeadlineExceeded, Overloaded, RunFailed, TiffinError
 from tiffin.ports.clock import Clock
 from tiffin.serving.replica import Context
 from tiffin.serving.tensors.execute import Execution, Outcome
-from tiffin.serving.tensors.pace import Pace
+from tiffin.serving.tensors.pace import WEIGHT, Pace
 from tiffin.serving.tensors.waiting import Item, Ran, Waiting
 from tiffin.telemetry import log
 from tiffin.types.usage import Usage
@@ -88,6 +88,7 @@ class Batcher:
         self._free = bounds.lanes
         self._waiting = Waiting(bounds.max_batch)
         self._pace = Pace()
+        self._request_s = 0.0
         self._threads = ThreadPoolExecutor(bounds.lanes, thread_name_prefix="lane")
         self._loop = asyncio.get_running_loop()
         self._kicked = False
@@ -166,8 +167,8 @@ class Batcher:
         self._threads.shutdown(wait=False)
 
     def retry_after_s(self) -> float:
-        """When what waits now may have run, by the learnt times."""
-        ahead_s = len(self._waiting) * self._pace.typical_s / self._bounds.lanes
+        """When what waits now may have run, by how long recent batches took for each request."""
+        ahead_s = len(self._waiting) * self._request_s / self._bounds.lanes
         return min(RETRY_AFTER_MAX_S, max(1.0, ahead_s))
 
     def _admit(self, now: float, deadline: float) -> None:
@@ -241,6 +242,8 @@ class Batcher:
         outcome = batch.outcome
         if outcome.runs == 1:
             self._pace.learn(batch.elements, batch.busy_s)
+        request_s = batch.ran_s / len(batch.items)
+        self._request_s += WEIGHT * (request_s - self._request_s)
         row_ns = batch.ran_s * 1e9 / batch.rows
         for item, result in zip(batch.items, outcome.results, strict=True):
             answer = item.answer

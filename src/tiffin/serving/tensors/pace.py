@@ -33,8 +33,3 @@ class Pace:
             if known in self._seconds:
                 return self._seconds[known]
         return None
-
-    @property
-    def typical_s(self) -> float:
-        """The longest mean, 0 before the first run."""
-        return max(self._seconds.values(), default=0.0)
