@@ -4,8 +4,8 @@ When a lane is idle a request runs at once; while all run, arrivals gather. Ever
 of the loop reads is queued and then drained together. Whoever leaves the queue is never computed,
 and whoever leaves a running batch costs no more than that batch.
 
-In process: `ran = await batcher.run(inputs, outputs, rows, context)` gives this request's own rows of the
-outputs, and its usage. Cancelling that await is leaving.
+In process: `ran = await batcher.run(inputs, outputs, rows, context)` gives this request's own rows
+of the outputs, and its usage. Cancelling that await is leaving.
 """
 
 import asyncio
