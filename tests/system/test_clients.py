@@ -220,6 +220,59 @@ def test_a_schema_is_enforced(client: OpenAI, model: str) -> None:
         assert isinstance(person["age"], int)
 
 
+def respond(client: OpenAI) -> Any:
+    """Requests for responses are built from parts too."""
+    return client.responses.create
+
+
+def test_a_response_goes_on_where_the_last_ended(client: OpenAI) -> None:
+    first = respond(client)(
+        model="chat", input="My dog is called Bruno. Just say hello.", temperature=0
+    )
+    second = respond(client)(
+        model="chat",
+        input="What is my dog called? One word.",
+        previous_response_id=first.id,
+        temperature=0,
+        max_output_tokens=20,
+    )
+    assert "Bruno" in second.output_text
+    assert second.usage.input_tokens > first.usage.total_tokens
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_response_calls_a_tool_and_uses_what_it_says(client: OpenAI, stream: bool) -> None:
+    tool = {"type": "function", **WEATHER["function"]}  # type: ignore[dict-item]
+    asked = {"role": "user", "content": "What is the weather in Pune right now?"}
+    wanted = {"model": "chat", "input": [asked], "tools": [tool], "temperature": 0}
+    if stream:
+        with client.responses.stream(**wanted) as events:  # type: ignore[call-overload]
+            first = events.get_final_response()
+    else:
+        first = respond(client)(**wanted)
+    [call] = [item for item in first.output if item.type == "function_call"]
+    assert json.loads(call.arguments)["city"].lower().startswith("pune")
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "31 degrees"}
+    second = respond(client)(
+        **{**wanted, "input": [asked, *first.output, result], "tools": []}, max_output_tokens=60
+    )
+    assert "31" in second.output_text
+
+
+def test_a_responses_schema_is_enforced(client: OpenAI) -> None:
+    response = respond(client)(
+        model="chat",
+        input="Invent a person, as prose, please.",
+        text={"format": {"type": "json_schema", "name": "person", "schema": PERSON}},
+        temperature=0,
+        max_output_tokens=80,
+    )
+    assert set(json.loads(response.output_text)) == {"name", "age"}
+    cut = respond(client)(model="chat", input="Count to a hundred.", max_output_tokens=5)
+    assert cut.status == "incomplete"
+    assert cut.incomplete_details.reason == "max_output_tokens"
+
+
 def test_choices_stop_and_logprobs(client: OpenAI) -> None:
     answer = ask(client)(
         model="chat-tiny",

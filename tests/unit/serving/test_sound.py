@@ -127,7 +127,7 @@ async def test_a_full_queue_refuses(bench: Bench) -> None:
         await bench.ask()
     assert refused.value.retry_after
     bench.ear.go.set()
-    assert await asyncio.gather(running, waiting) == ["a b c", "a b c"]
+    assert [await running, await waiting] == ["a b c", "a b c"]
 
 
 async def test_whoever_leaves_stops_the_work_after_a_step(bench: Bench) -> None:
