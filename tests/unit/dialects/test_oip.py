@@ -235,6 +235,13 @@ def test_a_key_that_is_given_twice_is_refused(body: str) -> None:
         read(body.encode())
 
 
+def test_a_large_duplicate_is_refused_without_being_read_again() -> None:
+    numbers = b"1," * 200_000 + b"1"
+    body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[%b],"data":[1]}]}'
+    with pytest.raises(MalformedBody, match="a key twice"):
+        read(body % numbers)
+
+
 NAMES = st.text(min_size=1, max_size=4)
 PARAMETERS = st.dictionaries(
     NAMES.filter(lambda name: name not in ("binary_data_size",)),

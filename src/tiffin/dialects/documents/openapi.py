@@ -12,6 +12,11 @@ from tiffin.dialects.statuses import STATUS
 JSON: Final = "application/json"
 REF: Final = "#/components/schemas/"
 
+# Generators of requests don't look at `contentEncoding`.
+BASE64 = (
+    "^(data:[A-Za-z0-9.+/-]*;base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+)
+
 Schema = dict[str, Any]
 
 DESCRIPTION = """\
@@ -64,7 +69,11 @@ def schemas() -> Schema:
     _, found = msgspec.json.schema_components(kinds, ref_template=REF + "{name}")
     request = found["DocumentRequest"]
     request["additionalProperties"] = False
-    request["properties"]["document"] |= {"contentEncoding": "base64", "minLength": 4}
+    request["properties"]["document"] |= {
+        "contentEncoding": "base64",
+        "minLength": 4,
+        "pattern": BASE64,
+    }
     return found
 
 

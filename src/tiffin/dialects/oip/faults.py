@@ -12,6 +12,8 @@ from tiffin.errors import InvalidRequest, MalformedBody, SchemaViolation
 
 # A larger header isn't read a second time only to show what was given.
 MAX_EXPLAINED_BYTES = 65_536
+# Beside its data a header of so many bytes isn't one that anybody means.
+MAX_READ_AGAIN_BYTES = 262_144
 MAX_SHOWN = 60
 DATATYPES = ", ".join(Datatype.__args__)  # type: ignore[attr-defined]
 
@@ -60,7 +62,10 @@ def refuse_duplicates(request: InferRequest, body: bytes, end: int) -> None:
     """
     there = body.count(b":", 0, end)
     if there != _colons(request) or body.find(b"\\u003", 0, end) >= 0:
-        _read_again(_without_numbers(request, body[:end]))
+        text = _without_numbers(request, body[:end])
+        if len(text) > MAX_READ_AGAIN_BYTES:
+            raise MalformedBody("the header has a key twice, or too much beside its tensors' data")
+        _read_again(text)
 
 
 def _colons(request: InferRequest) -> int:

@@ -29,7 +29,7 @@ Parameters = dict[str, str | bool | int | float | None]
 
 NO_DATA: Final = msgspec.Raw(b"")
 NO_PARAMETERS: Final[Parameters] = {}
-MAX_READ_AGAIN_BYTES: Final = 1_048_576
+MAX_READ_AGAIN_BYTES: Final = 262_144
 UNKNOWN_FIELD: Final = re.compile(r"contains unknown field `(.*?)`")
 
 
