@@ -273,3 +273,11 @@ def test_a_shape_that_cant_be_is_refused_though_it_has_no_elements() -> None:
     body = json.dumps({"inputs": [tensor]}).encode()
     with pytest.raises(SchemaViolation, match="impossible shape"):
         Binding(ANY_SHAPE, "0").read(body, None)
+
+
+@pytest.mark.parametrize("shape", [[], [1, 1], [1, 1, 1]])
+def test_another_rank_is_refused_whatever_the_model_takes(shape: list[int]) -> None:
+    one = (TensorSpec(name="x", datatype="FP32", shape=(-1,)),)
+    body = json.dumps({"inputs": [X | {"shape": shape, "data": [1]}]}).encode()
+    with pytest.raises(SchemaViolation, match=r"takes FP32 \[-1\]"):
+        binding(inputs=one).read(body, None)

@@ -57,6 +57,11 @@ class Binding:
         self._signature = signature
         self._version = version
         self._inputs = {spec.name: spec for spec in signature.inputs}
+        # Most models take rows of a fixed shape: then one comparison says that a request fits.
+        self._rests = {
+            spec.name: list(spec.shape[1:]) if spec.shape[:1] == (ANY,) else None
+            for spec in signature.inputs
+        }
         self._needed = [spec.name for spec in signature.inputs if not spec.optional]
         self._all = tuple(spec.name for spec in signature.outputs)
         self._outputs = {s.name: s for s in (*signature.outputs, *signature.extra_outputs)}
@@ -70,7 +75,7 @@ class Binding:
         request = read_request(body, header_length)
         if request.parameters:
             _known(request.parameters, "parameters", (BINARY_OUTPUT,))
-        tail = _Tail(body, header_length)
+        tail = _NO_TAIL if header_length is None else _Tail(body, header_length)
         inputs: dict[str, NDArray[Any]] = {}
         for tensor in request.inputs:
             if tensor.name in inputs:
@@ -125,7 +130,9 @@ class Binding:
             raise UnknownParameter(
                 f"there is no input '{tensor.name}'; the model takes: {names}", param="inputs"
             )
-        if tensor.datatype != spec.datatype or not _fits(tensor.shape, spec.shape):
+        shape = tensor.shape
+        fits = (shape and shape[1:] == self._rests[spec.name]) or _fits(shape, spec.shape)
+        if tensor.datatype != spec.datatype or not fits:
             raise SchemaViolation(
                 f"input '{spec.name}' is {tensor.datatype} {tensor.shape};"
                 f" the model takes {_told(spec)}",
@@ -206,6 +213,9 @@ class _Tail:
                 f"{len(self._body) - self._at} bytes after the header belong to no input",
                 param="inputs",
             )
+
+
+_NO_TAIL: Final = _Tail(b"", None)
 
 
 def _tensor(what: str, tensor: RequestTensor, tail: _Tail) -> NDArray[Any]:
