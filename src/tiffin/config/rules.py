@@ -1,6 +1,6 @@
 """What types can't say about a configuration: references lead somewhere, choices agree."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
@@ -9,6 +9,7 @@ from tiffin.config.graph import broken_graph, broken_nesting
 from tiffin.config.models import (
     LlamacppModel,
     ModelCommon,
+    OnnxModel,
     PipelineModel,
     RemoteModel,
     WhisperModel,
@@ -61,14 +62,21 @@ def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
     elif isinstance(model, PipelineModel):
         yield from broken_graph(model, where, config.models)
     elif isinstance(model, WhisperModel):
-        missing = [name for name in WHISPER_FILES if name not in model.files]
-        if missing:
-            yield Problem(f"{where}.files", f"expected also {', '.join(missing)}")
+        yield from _has_files(model.files, WHISPER_FILES, where)
+    elif isinstance(model, OnnxModel):
+        needed = (model.graph,) if model.task == "tensors" else (model.graph, "tokenizer.json")
+        yield from _has_files(model.files, needed, where)
     elif isinstance(model, RemoteModel):
         yield from _url(model.url, f"{where}.url")
         yield from _file(model.key_file, f"{where}.key_file")
         if model.key_env and model.key_file:
             yield Problem(where, "expected one of key_env, key_file, or none where none is needed")
+
+
+def _has_files(files: Collection[str], needed: Sequence[str], where: str) -> Iterator[Problem]:
+    missing = [name for name in needed if name not in files]
+    if missing:
+        yield Problem(f"{where}.files", f"expected also {', '.join(missing)}")
 
 
 def _route(config: Config, name: str, route: Route) -> Iterator[Problem]:

@@ -172,6 +172,21 @@ def test_any_tree_is_loaded_or_refused_with_a_place(tree: dict[str, object]) -> 
     assert where or load_tree(got.tree, {}).sha256 == got.sha256
 
 
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ("task='embed'", "tokenizer.json"),
+        ("task='rerank'\ngraph='other.onnx'", "other.onnx, tokenizer.json"),
+        ("graph='other.onnx'", "other.onnx"),
+    ],
+)
+def test_a_graph_without_its_files_is_refused(settings: str, missing: str) -> None:
+    files = f"[models.m.files.'model.onnx']\nsources=['file:/m']\nsha256='{DIGEST}'\n"
+    refused = refusal(f"[models.m]\nruntime='onnx'\n{settings}\n{files}")
+    assert refused.where == "models.m.files"
+    assert refused.message.endswith(f"expected also {missing}")
+
+
 def test_lists_of_a_fixed_kind_are_read_from_a_file() -> None:
     files = f"[models.m.files.'model.onnx']\nsources=['file:/m']\nsha256='{DIGEST}'\n"
     section = f"[models.m]\nruntime='onnx'\nproviders=['cpu']\n{files}"
