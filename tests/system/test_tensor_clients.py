@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -16,7 +17,7 @@ from tritonclient.utils import InferenceServerException  # type: ignore[import-u
 
 from tests.system.conftest import Serve
 from tests.system.oip_fake import Fake, fake_server
-from tests.system.server import KEY, Server, until
+from tests.system.server import KEY, TIFFIN, Server, until
 
 AUTH = {"authorization": f"Bearer {KEY}"}
 PLAIN = "sk-tiffin-plain"
@@ -138,6 +139,10 @@ def test_the_repository_is_listed_and_models_leave_and_return(
     until(lambda: pid not in server.children(), what=server.explain)
     server.stop()
     server.start()
+    for verb, said in (("load", "is being loaded"), ("unload", "over restarts too")):
+        command = [str(TIFFIN), "models", verb, "echo", "--data", str(server.folder.root)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        assert said in done.stdout, done.stderr
     assert server.chat("echo").status_code == 503
     models = server.http.get("/admin/v1/status").json()["models"]
     assert next(m["state"] for m in models if m["name"] == "echo") == "unloaded"

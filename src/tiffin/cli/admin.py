@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tiffin.cli import locate
 from tiffin.cli.connect import Unreachable
@@ -35,6 +36,15 @@ def list_models(*, url: str, key: str, data: Path | None) -> None:
     found = locate.server(url=url, key=key, data=data).call("GET", "/v1/models")
     for model in found["data"]:
         print(model["id"])
+
+
+def switch_model(name: str, verb: str, *, url: str, key: str, data: Path | None) -> str:
+    """Load or unload a model of the running server and say what that means; raises `Refused`."""
+    address = locate.control(url=url, key=key, data=data)
+    done = address.call("POST", f"/admin/v1/models/{quote(name, safe='')}/{verb}")
+    if done["loaded"]:
+        return f"{name} is being loaded; `tiffin status` says when it is ready."
+    return f"{name} is unloaded, over restarts too, until `tiffin models load {name}`."
 
 
 def show_status(*, url: str, key: str, data: Path | None, as_json: bool) -> None:

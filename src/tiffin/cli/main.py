@@ -12,7 +12,15 @@ from typing import Annotated
 import typer
 
 from tiffin.cli import wide
-from tiffin.cli.options import ApiKey, AsJson, ConfigFile, DataFolder, Url, model_names
+from tiffin.cli.options import (
+    ApiKey,
+    AsJson,
+    ConfigFile,
+    DataFolder,
+    ModelName,
+    Url,
+    model_names,
+)
 
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 3
@@ -220,6 +228,36 @@ def models_list(url: Url = "", key: ApiKey = "", data: DataFolder = None) -> Non
     from tiffin.cli.admin import list_models
 
     list_models(url=url, key=key, data=data)
+
+
+@models.command("unload")
+def models_unload(
+    name: ModelName, url: Url = "", key: ApiKey = "", data: DataFolder = None
+) -> None:
+    """Take a model off the running server until it is loaded again, over restarts too.
+
+    Its running answers finish, then its process ends and its memory is free.
+
+    Example:
+
+        tiffin models unload chat
+    """
+    from tiffin.cli.admin import switch_model
+
+    print(switch_model(name, "unload", url=url, key=key, data=data))
+
+
+@models.command("load")
+def models_load(name: ModelName, url: Url = "", key: ApiKey = "", data: DataFolder = None) -> None:
+    """Run a model again that was unloaded.
+
+    Example:
+
+        tiffin models load chat
+    """
+    from tiffin.cli.admin import switch_model
+
+    print(switch_model(name, "load", url=url, key=key, data=data))
 
 
 @models.command("show")

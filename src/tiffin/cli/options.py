@@ -14,6 +14,9 @@ def model_names() -> list[str]:
     return [*config.models, *config.routes]
 
 
+ModelName = Annotated[
+    str, typer.Argument(help="The model's name.", autocompletion=model_names, show_default=False)
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
