@@ -1,11 +1,13 @@
 """OpenAI's unmodified client and `/v1/responses`: whole, streamed, continued, between tenants."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
-from openai import OpenAI
+from openai import AsyncOpenAI, OpenAI
 
 from tests.system.conftest import ECHO
 from tests.system.server import KEY, Server, until
@@ -93,6 +95,28 @@ def test_another_tenant_finds_nothing(client: OpenAI, stranger: OpenAI) -> None:
     assert refused.value.code == "previous_response_not_found"
     assert mine.id in refused.value.message
     assert client.responses.retrieve(mine.id).output_text == "mine"
+
+
+async def test_many_conversations_at_once_stay_apart(server: Server) -> None:
+    async with AsyncOpenAI(api_key=KEY, base_url=f"{server.status().address}/v1") as client:
+
+        async def talk(number: int) -> None:
+            previous = None
+            for turn in range(3):
+                said = f"conversation {number} turn {turn} " + "x" * (number + 1)
+                response = await client.responses.create(
+                    model="echo", input=said, previous_response_id=previous
+                )
+                assert response.output_text == said
+                previous = response.id
+            assert previous is not None
+            items = await client.responses.input_items.list(previous, limit=100)
+            told: Any = [item async for item in items]
+            texts = [item.content[0].text for item in told]
+            assert len(texts) == 5
+            assert all(text.startswith(f"conversation {number} ") for text in texts)
+
+        await asyncio.gather(*(talk(number) for number in range(24)))
 
 
 def test_what_isnt_stored_cant_be_found(client: OpenAI) -> None:

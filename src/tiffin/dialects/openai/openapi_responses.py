@@ -17,6 +17,7 @@ from tiffin.dialects.openai.parameters import WITHOUT_EFFECT
 from tiffin.dialects.openai.responses_items import STATUSES
 from tiffin.dialects.openai.responses_kept import DEFAULT_LIMIT, MAX_LIMIT
 from tiffin.types.responses import ResponseRequest
+from tiffin.types.text import MAX_MESSAGES
 
 KEPT = """\
 Responses are kept in the server's memory, for an hour at most, so that their tenant can continue \
@@ -120,7 +121,7 @@ def _amend_request(request: Schema) -> None:
         if name in fields and name != "metadata":
             fields[name]["description"] = f"Accepted without effect: {what}."
     fields["input"] = {
-        "anyOf": [_TEXT, {"type": "array", "minItems": 1, "maxItems": 1024, "items": _ITEM}]
+        "anyOf": [_TEXT, {"type": "array", "minItems": 1, "maxItems": MAX_MESSAGES, "items": _ITEM}]
     }
     fields["tool_choice"] = {
         "anyOf": [
