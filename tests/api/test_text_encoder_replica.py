@@ -194,6 +194,16 @@ async def test_before_it_is_loaded_it_says_so(tmp_path: Path) -> None:
     await site.close()
 
 
+async def test_a_request_that_has_begun_is_finished_while_draining(site: Site) -> None:
+    asking = asyncio.ensure_future(site.embed(PLAIN * 50))
+    await asyncio.sleep(0)
+    draining = asyncio.ensure_future(site.hosted.drain(10.0))
+    await asyncio.sleep(0)
+    assert (await site.embed("tea")).status == 503
+    assert len(json_of(await asking)["data"]) == 50 * len(PLAIN)
+    await draining
+
+
 async def test_a_draining_one_refuses_and_what_it_counted_stays(site: Site) -> None:
     await site.embed("tea")
     await site.hosted.drain(1.0)

@@ -40,6 +40,7 @@ class TextEncoderHosted:
         deployment = around.deployment
         self._model = msgspec.json.decode(deployment.spec, type=OnnxModel)
         self._files = paths(deployment)
+        self._monotonic = around.clock.monotonic
         self._measures = TensorMeasures(
             around.meter, deployment.model, version_of(deployment.revision)
         )
@@ -104,8 +105,11 @@ class TextEncoderHosted:
         self._measures.look(self._replica)
 
     async def drain(self, within_s: float) -> None:
-        """Take nothing more, let what was taken finish."""
-        await self._replica.drain(within_s)
+        """Take nothing more, let what was taken finish: texts of a begun request are still run."""
+        until = self._monotonic() + within_s
+        if self._served is not None:
+            await self._served.encoder.drain(within_s)
+        await self._replica.drain(max(0.0, until - self._monotonic()))
 
     async def close(self) -> None:
         """Give the model back."""

@@ -7,7 +7,8 @@ each text by itself and unpadded: what others ask then can't change an answer.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from time import perf_counter_ns
 from typing import Any, Final, Generic, TypeVar
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from tiffin.config.models import OnnxModel
 from tiffin.errors import InvalidRequest, Overloaded, SchemaViolation, UnsupportedParameter
 from tiffin.ports.tokenizer import Tokens
-from tiffin.serving.replica import Context
+from tiffin.serving.replica import Context, draining
 from tiffin.serving.tensors.waiting import Ran
 from tiffin.serving.texts.fitting import Fitting
 from tiffin.serving.texts.pooling import Vector, finished, pooled, score
@@ -52,28 +53,54 @@ class Encoder:
         self._run = run
         self._alone = alone
         self._window = window
+        self._inside = 0
+        self._closed = False
+        self._idle = asyncio.Event()
 
     async def embed(
         self, inputs: Sequence[str | list[int]], dimensions: int | None, context: Context
     ) -> tuple[list[bytes], Usage]:
         """A vector for each input as little-endian 32-bit floats; raises `InvalidRequest`."""
         wanted = self._dimensions(dimensions)
-        began = perf_counter_ns()
-        work: _Work[Vector] = _Work("input", await self._reader.texts(inputs), self._vector)
-        work.prepare_ns = perf_counter_ns() - began
-        await self._compute(work, context)
+        with self._entered():
+            began = perf_counter_ns()
+            work: _Work[Vector] = _Work("input", await self._reader.texts(inputs), self._vector)
+            work.prepare_ns = perf_counter_ns() - began
+            await self._compute(work, context)
         return finished(work.results, wanted, normalize=self._model.normalize), work.usage()
 
     async def rerank(
         self, query: str, documents: Sequence[str], context: Context
     ) -> tuple[list[float], Usage]:
         """How relevant each document is to the query, 0 to 1; raises `InvalidRequest`."""
-        began = perf_counter_ns()
-        tokens = await self._reader.pairs(query, documents)
-        work: _Work[float] = _Work("documents", tokens, _score)
-        work.prepare_ns = perf_counter_ns() - began
-        await self._compute(work, context)
+        with self._entered():
+            began = perf_counter_ns()
+            tokens = await self._reader.pairs(query, documents)
+            work: _Work[float] = _Work("documents", tokens, _score)
+            work.prepare_ns = perf_counter_ns() - began
+            await self._compute(work, context)
         return work.results, work.usage()
+
+    async def drain(self, within_s: float) -> None:
+        """Take no more requests, and wait so long for those that have begun: all their texts."""
+        self._closed = True
+        self._idle.clear()
+        if self._inside:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._idle.wait()
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        if self._closed:
+            raise draining()
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+            if not self._inside:
+                self._idle.set()
 
     def _vector(self, given: NDArray[Any], tokens: int) -> Vector:
         """A text's vector, without the batch that it came in."""
