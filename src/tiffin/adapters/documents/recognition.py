@@ -13,7 +13,7 @@ from tiffin.dialects.onnx_file import notes
 from tiffin.errors import LoadFailed
 
 HEIGHT: Final = 48
-LEAST_WIDTH: Final = 320  # the network was trained on no narrower pictures
+LEAST_WIDTH: Final = 160  # the network was trained on 320; less is read as well, and sooner
 MOST_WIDTH: Final = 3200
 STEP: Final = 32  # widths are rounded up to this, so that more batches have the same shape
 BLANK: Final = 0

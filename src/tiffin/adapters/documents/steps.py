@@ -98,7 +98,7 @@ def orient_input(
     gives={"batches": "FP32[-1,3,48,-1]*", "order": "INT64[-1]", "turned": "BOOL[-1]"},
 )
 def recognise_input(
-    lines: list[Array], boxes: list[Array], directions: list[Array], *, batch: int = 8
+    lines: list[Array], boxes: list[Array], directions: list[Array], *, batch: int = 4
 ) -> dict[str, Any]:
     """All lines the right way up, in batches as the recognizer takes them."""
     upside_down = np.concatenate([*directions, np.empty((0, 2), np.float32)])[:, 1]
