@@ -56,6 +56,17 @@ def test_init_writes_the_template_once(tmp_path: Path) -> None:
     assert (tmp_path / "tiffin.toml").read_text() == template.text()
 
 
+def test_init_adds_the_models_of_an_extra(tmp_path: Path) -> None:
+    assert tiffin("init", "--with", "ocr", cwd=tmp_path).returncode == 0
+    checked = tiffin("check", "tiffin.toml", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert '"runtime": "pipeline"' in checked.stdout
+    unknown = tiffin("init", "other.toml", "--with", "nothing", cwd=tmp_path)
+    assert unknown.returncode == 1
+    assert "there is no extra 'nothing'" in unknown.stderr
+    assert not (tmp_path / "other.toml").exists()
+
+
 def test_what_init_writes_serves_what_the_starter_serves() -> None:
     models = tomllib.loads(template.text())["models"]
     for name, starter in STARTER_MODELS.items():

@@ -5,8 +5,7 @@ its bytes alone, whichever way they came.
 """
 
 import re
-from base64 import b64decode
-from binascii import Error
+from binascii import Error, a2b_base64
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote, unquote
@@ -155,6 +154,6 @@ def _from_json(body: bytes) -> bytes:
     try:
         text = _TEXT.decode(told[PARTS[0]])
         head = _DATA_URL.match(text)
-        return b64decode(text[head.end() :] if head else text, validate=True)
+        return a2b_base64(text[head.end() :] if head else text, strict_mode=True)
     except (msgspec.DecodeError, Error, ValueError):
         raise SchemaViolation("'document' must be base64 of its bytes", param=PARTS[0]) from None
