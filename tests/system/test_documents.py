@@ -161,7 +161,7 @@ def test_pages_pixels_and_times_are_in_the_account(server: Server) -> None:
 
     until(lambda: newest().get("pages") == 1, 10, server.explain)
     entry = newest()
-    assert (entry["operation"], entry["model"]) == ("documents", "ocr")
+    assert (entry["endpoint"], entry["model"]) == ("documents", "ocr")
     assert entry["pixels"] == 800 * 480
     assert entry["prepare_ns"] > 0
     assert entry["device_ns"] > entry["prepare_ns"] / 100

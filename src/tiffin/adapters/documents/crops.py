@@ -1,7 +1,6 @@
 """Lines cut out of a page, set level, and brought to the height that a model reads."""
 
 from math import ceil
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +11,8 @@ from tiffin.adapters.documents.rectangles import Points
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-TALL: Final = 1.5
 
-
-def cut(page: Image.Image, corners: Points) -> Image.Image:
+def cut(page: Image.Image, corners: Points, *, tall: bool = False) -> Image.Image:
     """The rectangle with these corners (clockwise from the top left) as a level picture.
 
     One that is tall is turned a quarter to the left.
@@ -37,14 +34,7 @@ def cut(page: Image.Image, corners: Points) -> Image.Image:
             Image.Resampling.BICUBIC,
             fillcolor="white",
         )
-    return picture.transpose(Image.Transpose.ROTATE_90) if is_tall(corners) else picture
-
-
-def is_tall(corners: Points) -> bool:
-    """Whether a line is so much higher than wide that it is taken to run downwards."""
-    width = float(np.hypot(*(corners[1] - corners[0])))
-    height = float(np.hypot(*(corners[3] - corners[0])))
-    return height >= TALL * max(width, 1.0)
+    return picture.transpose(Image.Transpose.ROTATE_90) if tall else picture
 
 
 def as_input(picture: Image.Image, height: int, width: int) -> Floats:

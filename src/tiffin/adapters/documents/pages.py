@@ -91,6 +91,8 @@ def _rendered(page: Any, pixels: int, dpi: int) -> Image.Image:
     width, height = page.get_size()
     inches = max(width, 1.0) * max(height, 1.0) / POINTS_PER_INCH**2
     scale = min(dpi, math.sqrt(pixels / inches)) / POINTS_PER_INCH
+    # Sides are rounded up, so that what is whole but for the last digit would gain a pixel.
+    scale *= 1 - 1e-6
     picture: Image.Image = page.render(scale=scale).to_pil().convert("RGB")
     page.close()
     return picture

@@ -87,7 +87,11 @@ def orient_input(
     lines = []
     for page, found in zip(pages, boxes, strict=True):
         picture = Image.fromarray(page)
-        lines += [cut(picture, corners.astype(np.float64)) for corners in found]
+        corners = found.astype(np.float64)
+        lines += [
+            cut(picture, box, tall=bool(flag))
+            for box, flag in zip(corners, orientation.tall(corners), strict=True)
+        ]
     small = [as_input(line, ORIENT_HEIGHT, ORIENT_WIDTH) for line in lines]
     parts = [np.stack(small[at : at + batch]) for at in range(0, len(small), batch)]
     return {"lines": [np.asarray(line) for line in lines], "batches": parts}
@@ -176,7 +180,7 @@ def arrange(
     numbers = np.empty(len(text), np.int32)
     for number, found in enumerate(boxes):
         end = at + len(found)
-        corners[at:end] = orientation.as_read(found, turned[at:end])
+        corners[at:end] = orientation.as_read(found.astype(np.float64), turned[at:end])
         numbers[at:end] = number
         order.append(at + orientation.reading_order(corners[at:end].astype(np.float64)))
         at = end

@@ -68,10 +68,24 @@ def test_lines_are_read_row_by_row_whichever_way_the_page_lies(
     assert found == wanted
 
 
+def test_a_line_across_the_others_does_not_tilt_the_page() -> None:
+    lines = [box(150 * column, 40 * row) for row in range(12) for column in range(2)]
+    across = [[500.0, 0], [500, 400], [480, 400], [480, 0]]
+    order = orientation.reading_order(np.array([*lines, across])).tolist()
+    assert [at for at in order if at < len(lines)] == list(range(len(lines)))
+
+
 def test_a_short_line_follows_its_page_and_a_long_one_that_is_sure_does_not() -> None:
     boxes = np.array([box(0, 0, 300), box(0, 40, 300), box(0, 80, 30), box(0, 120, 300)])
     upside_down = np.array([0.97, 0.999, 0.1, 0.001])
     assert orientation.turned(upside_down, boxes).tolist() == [True, True, True, False]
+
+
+def test_a_number_of_one_digit_runs_as_its_page_does() -> None:
+    digit, line, stamp = box(0, 0, 12, 20), box(0, 0, 200, 20), box(0, 0, 20, 100)
+    assert orientation.tall(np.array([digit, line, stamp])).tolist() == [False, False, True]
+    sideways = [box(0, 0, 20, 12), box(0, 0, 20, 200), box(0, 0, 100, 20)]
+    assert orientation.tall(np.array(sideways)).tolist() == [True, True, False]
 
 
 def test_corners_begin_where_the_text_does() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from tiffin.adapters.documents.crops import as_input, cut, is_tall
+from tiffin.adapters.documents.crops import as_input, cut
 from tiffin.adapters.documents.rectangles import Points, grown, hull_of, smallest_around
 from tiffin.adapters.documents.regions import Mask, regions, runs_of
 from tiffin.adapters.documents.regions import grown as thickened
@@ -144,8 +144,7 @@ def test_a_tilted_cut_is_level() -> None:
 
 def test_a_tall_cut_is_laid_down() -> None:
     corners = np.array([[50.0, 10], [60, 10], [60, 90], [50, 90]])
-    assert is_tall(corners)
-    assert cut(page(), corners).size == (80, 10)
+    assert cut(page(), corners, tall=True).size == (80, 10)
 
 
 def test_what_a_picture_does_not_fill_is_zero() -> None:
