@@ -12,6 +12,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -115,16 +116,14 @@ def _image_pages(document: bytes, bounds: Bounds) -> Iterator[Image.Image]:
     except Exception as error:  # noqa: BLE001 - of a broken file a decoder raises anything
         raise _faulty(f"the image is broken: {_reason(error)}") from None
     kind = image.format or "image"
-    # Of what moves, the first picture; a TIFF's are pages.
-    count = getattr(image, "n_frames", 1) if kind == "TIFF" else 1
-    if count > bounds.pages:
-        told = f"the TIFF has {count} pages; at most {bounds.pages} are read"
-        raise PayloadTooLarge(told, param="document")
     left = bounds.pixels
     try:
-        for number, frame in enumerate(ImageSequence.Iterator(image)):
-            if number == count:
-                return
+        # Of what moves, the first picture; a TIFF's are pages.
+        count = getattr(image, "n_frames", 1) if kind == "TIFF" else 1
+        if count > bounds.pages:
+            told = f"the TIFF has {count} pages; at most {bounds.pages} are read"
+            raise PayloadTooLarge(told, param="document")
+        for frame in islice(ImageSequence.Iterator(image), count):
             left -= frame.width * frame.height
             if left < 0:
                 raise _too_many_pixels(f"{frame.width} x {frame.height} pixels", bounds)
