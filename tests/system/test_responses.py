@@ -133,8 +133,7 @@ def test_an_error_is_told_in_the_requests_own_names(client: OpenAI) -> None:
 
 
 def test_each_response_has_its_entry(server: Server, client: OpenAI) -> None:
-    client.responses.create(model="echo", input="for the books")
-    entry = until(
-        lambda: next((e for e in server.accounts() if e["endpoint"] == "responses"), None)
-    )
-    assert entry["outcome"] == "ok"
+    told = client.responses.with_raw_response.create(model="echo", input="for the books")
+    id_ = told.headers["x-request-id"]
+    entry = until(lambda: next((e for e in server.accounts() if e["id"] == id_), None))
+    assert (entry["endpoint"], entry["outcome"]) == ("responses", "ok")
