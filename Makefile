@@ -95,12 +95,12 @@ clean: ## remove the environment and every cache; never touches ~/.tiffin
 
 $(RUNTIME): | .venv/bin/python
 	@echo "Installing Tiffin into .venv (once; about 45 MB to download) ..."
-	@$(INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@rm -f .venv/.runtime-* && touch $@
 
 $(DEV): | .venv/bin/python
 	@echo "Installing Tiffin and its development tools into .venv (once) ..."
-	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@$(INSTALL) --no-deps --require-hashes -r requirements-dev.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@rm -f .venv/.dev-* .venv/.runtime-* && touch $@ $(RUNTIME)
