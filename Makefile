@@ -94,7 +94,7 @@ clean: ## remove the environment and every cache; never touches ~/.tiffin
 	  exit 1; }
 
 $(RUNTIME): | .venv/bin/python
-	@echo "Installing Tiffin into .venv (once; about 45 MB to download) ..."
+	@echo "Installing Tiffin into .venv (once; about 100 MB to download) ..."
 	@$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@rm -f .venv/.runtime-* && touch $@
