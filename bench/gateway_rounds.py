@@ -64,8 +64,8 @@ class Server:
             self.process.wait()
 
 
-def servers(kit: Path, lab: Path) -> list[Server]:
-    """The peers of the kit, and Tiffin."""
+def servers(kit: Path, lab: Path, litellm: Path) -> list[Server]:
+    """The peers of the kit, and Tiffin; give LiteLLM the interpreter that Tiffin has."""
     return [
         Server(
             "envoy",
@@ -75,7 +75,7 @@ def servers(kit: Path, lab: Path) -> list[Server]:
         ),
         Server(
             "litellm",
-            f"{lab}/venv-litellm/bin/litellm --config {kit}/conf/litellm.yaml --host 127.0.0.1"
+            f"{litellm} --config {kit}/conf/litellm.yaml --host 127.0.0.1"
             " --port 38105 --num_workers 1 --telemetry False",
             38105,
             "/health/liveliness",
@@ -184,14 +184,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kit", type=Path, required=True)
     parser.add_argument("--lab", type=Path, default=Path("/tmp/tiffin-bench/gateway"))
+    parser.add_argument("--litellm", type=Path, help="its command, instead of the kit's")
     parser.add_argument("--only", default="envoy,litellm,tiffin")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=2.0)
     args = parser.parse_args()
     kit = args.kit.resolve()
+    litellm = args.litellm or args.lab / "venv-litellm/bin/litellm"
     rmtree("/tmp/tiffin-bench-data", ignore_errors=True)
-    chosen = [s for s in servers(kit, args.lab) if s.name in args.only.split(",")]
+    chosen = [s for s in servers(kit, args.lab, litellm) if s.name in args.only.split(",")]
     mock = subprocess.Popen([str(args.lab / "bin/mock"), "38000", "64", "0"], preexec_fn=on_core(1))
     try:
         wait_for(38000, "/")
