@@ -262,8 +262,11 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
 
     async def read_all(self, limit: int) -> bytes:
         """The whole body; `UpstreamFailed` over `limit` bytes."""
+        pieces = self._pieces
+        if self._complete and len(pieces) == 1 and len(pieces[0]) <= limit:
+            return pieces[0]  # as nearly every answer comes; leaving clears them
         data = await self.read()
-        if self._complete and not self._pieces and len(data) <= limit:
+        if self._complete and not pieces and len(data) <= limit:
             return data
         parts, size = [data], len(data)
         while data:

@@ -1,11 +1,15 @@
 """The cache stage of the walk: replay a kept answer, or keep the one that comes."""
 
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.attempts import Run
 from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply, ExactCache, cache_key
 from tiffin.gateway.respond import Delivery, send_cached
+
+
+NOT_CACHED: AbstractContextManager[bool] = nullcontext(enter_result=False)
 
 
 class ReplayCache:
@@ -15,8 +19,10 @@ class ReplayCache:
         self._accounts = accounts
         self._entries = entries or ExactCache()
 
-    def look_up(self, run: Run, delivery: Delivery) -> "LookUp":
+    def look_up(self, run: Run, delivery: Delivery) -> AbstractContextManager[bool]:
         """A context: entering replays a kept answer and says so; leaving keeps a new one."""
+        if not run.plan.cache_ttl_s:
+            return NOT_CACHED
         return LookUp(self._accounts, self._entries, run, delivery)
 
 
@@ -38,7 +44,7 @@ class LookUp:
     def __enter__(self) -> bool:
         run, delivery = self._run, self._delivery
         asked = run.asked
-        if not run.plan.cache_ttl_s or not asked.cached_as:
+        if not asked.cached_as:
             return False
         shown = f"{asked.operation}+{asked.cached_as}"
         self._key = cache_key(run.tenant, run.plan, shown, asked.canonical())
