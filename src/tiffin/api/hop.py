@@ -1,13 +1,23 @@
-"""What gateway and replica tell each other of a request in `x-tiffin-*` headers."""
+"""What every replica's edge shares: the hop's headers, finding an endpoint, telling of failures."""
 
 import math
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
 
 import msgspec
 
-from tiffin.errors import InvalidRequest
+from tiffin.dialects.openai.errors import error_response, stream_error_event
+from tiffin.errors import (
+    EndpointNotFound,
+    InvalidRequest,
+    MethodNotAllowed,
+    RunFailed,
+    TiffinError,
+)
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
 from tiffin.serving.replica import Context
+from tiffin.telemetry import log
 from tiffin.types.usage import Usage
 
 
@@ -29,3 +39,60 @@ def usage_header(usage: Usage) -> tuple[bytes, bytes]:
     plain = msgspec.structs.asdict(Usage())
     changed = {name: value for name, value in told.items() if value != plain[name]}
     return b"x-tiffin-usage", msgspec.json.encode(changed)
+
+
+Answer = Callable[[Exchange], Awaitable[None]]
+Routes = Mapping[bytes, tuple[bytes, Answer]]
+"""Method and handler of each path."""
+
+
+def route_of(routes: Routes, exchange: Exchange) -> Answer:
+    """Who answers an exchange; raises `EndpointNotFound` or `MethodNotAllowed`."""
+    method, answer = routes.get(exchange.path, (b"", None))
+    if answer is None:
+        raise EndpointNotFound(f"a replica has no {exchange.path.decode('latin-1')[:80]}")
+    if exchange.method != method:
+        allowed = method.decode()
+        raise MethodNotAllowed(f"this endpoint takes {allowed} only", allowed=allowed)
+    return answer
+
+
+class failures_told:  # noqa: N801 - reads as the statement that it is
+    """Whatever breaks inside ends this one request, and the gateway is told of it once.
+
+    In a begun stream that is its last event, and the connection is cut, so that it never looks
+    complete.
+    """
+
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if not isinstance(error, TiffinError):
+            request = (self._exchange.header(b"x-tiffin-request") or b"").decode("latin-1")
+            log.error("a request failed unexpectedly", request=request, exc_info=error)
+            error = RunFailed("the replica failed on this request; its log says why")
+        self._tell(error)
+        return True
+
+    def _tell(self, error: TiffinError) -> None:
+        exchange = self._exchange
+        if exchange.gone:
+            return
+        if exchange.begun:
+            exchange.write(stream_error_event(error))
+            exchange.abort()
+        else:
+            exchange.respond(*error_response(error))

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tiffin.api.hop import context_of, usage_header
+from tiffin.api.hop import context_of, failures_told, usage_header
 from tiffin.dialects.documents import reply as documents
 from tiffin.dialects.oip.binding import Binding
 from tiffin.dialects.oip.messages import (
@@ -20,11 +20,9 @@ from tiffin.dialects.oip.messages import (
     version_of,
 )
 from tiffin.dialects.oip.paths import MODELS, place_of
-from tiffin.dialects.openai.errors import error_response
-from tiffin.errors import EndpointNotFound, RunFailed, TiffinError
+from tiffin.errors import EndpointNotFound
 from tiffin.ports.exchange import Exchange, Headers
 from tiffin.serving.pipeline.replica import PipelineReplica
-from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.tensors import TensorSpec
 from tiffin.types.usage import Usage
@@ -58,14 +56,8 @@ class PipelineApi:
 
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one exchange; cancelling this stops the work behind it."""
-        try:
+        with failures_told(exchange):
             await self._route(exchange)
-        except TiffinError as error:
-            _fail(exchange, error)
-        except Exception:  # noqa: BLE001 - the outermost edge: a defect ends one request only
-            request = (exchange.header(b"x-tiffin-request") or b"").decode("latin-1")
-            log.error("a request failed unexpectedly", request=request, exc_info=True)
-            _fail(exchange, RunFailed("the replica failed on this request; its log says why"))
 
     async def _route(self, exchange: Exchange) -> None:
         path, method = exchange.path, exchange.method
@@ -181,8 +173,3 @@ def _told(spec: TensorSpec) -> TensorMetadata:
 def _nothing_there(exchange: Exchange) -> EndpointNotFound:
     shown = exchange.path.decode("latin-1")[:80]
     return EndpointNotFound(f"a pipeline has no {exchange.method.decode('latin-1')[:10]} {shown}")
-
-
-def _fail(exchange: Exchange, error: TiffinError) -> None:
-    if not exchange.gone:
-        exchange.respond(*error_response(error))

@@ -5,34 +5,24 @@ take the same way; an error after the first byte is the stream's last event, wit
 the connection is cut, so that it never looks complete.
 """
 
-import math
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from tiffin.api.hop import Routes, context_of, failures_told, route_of
 from tiffin.dialects.openai import requests
 from tiffin.dialects.openai.chat_replies import ChatStream, ChatWhole, Tools
-from tiffin.dialects.openai.errors import (
-    error_response,
-    stream_error_event,
-)
 from tiffin.dialects.openai.replies import JSON, Head, Reply
 from tiffin.dialects.openai.text_replies import TextStream, TextWhole
 from tiffin.dialects.openai.validate import validate
 from tiffin.errors import (
     ContextLengthExceeded,
-    EndpointNotFound,
-    InvalidRequest,
-    MethodNotAllowed,
-    RunFailed,
-    TiffinError,
 )
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.text_runtime import Prompt
 from tiffin.serving.replica import Context, Replica, Within
-from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.text import (
     ChatRequest,
@@ -58,7 +48,7 @@ class ReplicaApi:
         self._meter = meter
         self._fingerprint = fingerprint
         self._max_body_bytes = max_body_bytes
-        self._routes: dict[bytes, tuple[bytes, Callable[[Exchange], Awaitable[None]]]] = {
+        self._routes: Routes = {
             b"/v1/chat/completions": (b"POST", self._chat),
             b"/v1/completions": (b"POST", self._completions),
             b"/tokenize": (b"POST", self._tokenize),
@@ -70,22 +60,8 @@ class ReplicaApi:
 
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one exchange; cancelling this stops the work behind it."""
-        try:
-            await self._route(exchange)(exchange)
-        except TiffinError as error:
-            _fail(exchange, error)
-        except Exception:  # noqa: BLE001 - the outermost edge: a defect ends one request only
-            request = (exchange.header(b"x-tiffin-request") or b"").decode("latin-1")
-            log.error("a request failed unexpectedly", request=request, exc_info=True)
-            _fail(exchange, RunFailed("the replica failed on this request; its log says why"))
-
-    def _route(self, exchange: Exchange) -> Callable[[Exchange], Awaitable[None]]:
-        method, answer = self._routes.get(exchange.path, (b"", None))
-        if answer is None:
-            raise EndpointNotFound(f"a replica has no {exchange.path.decode('latin-1')[:80]}")
-        if exchange.method != method:
-            raise MethodNotAllowed(f"this endpoint takes {method.decode()} only")
-        return answer
+        with failures_told(exchange):
+            await route_of(self._routes, exchange)(exchange)
 
     async def _chat(self, exchange: Exchange) -> None:
         request = await self._read(exchange, "chat", ChatRequest)
@@ -193,20 +169,10 @@ class ReplicaApi:
         return [text for text in texts for _ in range(n)]
 
     def _context(self, exchange: Exchange) -> Context:
-        tenant = exchange.header(b"x-tiffin-tenant") or b""
-        batch = exchange.header(b"x-tiffin-priority") == b"batch"
-        return Context(tenant.decode("latin-1"), self._deadline(exchange), batch)
+        return context_of(exchange, self._replica.clock)
 
     def _within(self, exchange: Exchange) -> Within:
-        return Within(self._deadline(exchange), self._replica.clock)
-
-    def _deadline(self, exchange: Exchange) -> float:
-        left_ms = exchange.header(b"x-tiffin-timeout-ms")
-        if left_ms is None:
-            return math.inf
-        if not left_ms.isdigit():
-            raise InvalidRequest("x-tiffin-timeout-ms must be whole milliseconds")
-        return self._replica.clock.monotonic() + int(left_ms) / 1000
+        return Within(self._context(exchange).deadline, self._replica.clock)
 
     def _head(self, exchange: Exchange, model: str) -> Head:
         known = (exchange.header(b"x-tiffin-request") or b"").decode("latin-1")
@@ -225,13 +191,3 @@ def _include_usage(options: StreamOptions | None) -> bool:
 
 def _respond(exchange: Exchange, status: int, answer: dict[str, Any]) -> None:
     exchange.respond(status, [(b"content-type", JSON)], msgspec.json.encode(answer))
-
-
-def _fail(exchange: Exchange, error: TiffinError) -> None:
-    if exchange.gone:
-        return
-    if exchange.begun:
-        exchange.write(stream_error_event(error))
-        exchange.abort()
-        return
-    exchange.respond(*error_response(error))

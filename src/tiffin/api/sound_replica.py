@@ -1,15 +1,10 @@
 """The inbound edge of a replica of sounds: transcripts, health and counters."""
 
-from collections.abc import Awaitable, Callable
-
-from tiffin.api.hop import context_of, usage_header
-from tiffin.dialects.openai.errors import error_response
+from tiffin.api.hop import Routes, context_of, failures_told, route_of, usage_header
 from tiffin.dialects.openai.transcriptions import PATH, read_asking
 from tiffin.dialects.openai.transcripts import rendered
-from tiffin.errors import EndpointNotFound, MethodNotAllowed, RunFailed, TiffinError
 from tiffin.ports.exchange import Exchange
 from tiffin.serving.sound import Listener
-from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
 
 JSON = (b"content-type", b"application/json")
@@ -22,7 +17,7 @@ class SoundReplicaApi:
         self._listener = listener
         self._meter = meter
         self._max_body_bytes = max_body_bytes
-        self._routes: dict[bytes, tuple[bytes, Callable[[Exchange], Awaitable[None]]]] = {
+        self._routes: Routes = {
             PATH: (b"POST", self._transcribe),
             b"/v2/health/live": (b"GET", self._live),
             b"/v2/health/ready": (b"GET", self._ready),
@@ -31,22 +26,8 @@ class SoundReplicaApi:
 
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one exchange; cancelling this stops the work behind it."""
-        try:
-            await self._route(exchange)(exchange)
-        except TiffinError as error:
-            _fail(exchange, error)
-        except Exception:  # noqa: BLE001 - the outermost edge: a defect ends one request only
-            request = (exchange.header(b"x-tiffin-request") or b"").decode("latin-1")
-            log.error("a request failed unexpectedly", request=request, exc_info=True)
-            _fail(exchange, RunFailed("the replica failed on this request; its log says why"))
-
-    def _route(self, exchange: Exchange) -> Callable[[Exchange], Awaitable[None]]:
-        method, answer = self._routes.get(exchange.path, (b"", None))
-        if answer is None:
-            raise EndpointNotFound(f"a replica has no {exchange.path.decode('latin-1')[:80]}")
-        if exchange.method != method:
-            raise MethodNotAllowed(f"this endpoint takes {method.decode()} only")
-        return answer
+        with failures_told(exchange):
+            await route_of(self._routes, exchange)(exchange)
 
     async def _transcribe(self, exchange: Exchange) -> None:
         self._listener.check()
@@ -67,8 +48,3 @@ class SoundReplicaApi:
 
     async def _metrics(self, exchange: Exchange) -> None:
         exchange.respond(200, [JSON], self._meter.state())
-
-
-def _fail(exchange: Exchange, error: TiffinError) -> None:
-    if not exchange.gone:
-        exchange.respond(*error_response(error))

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from tiffin.api.hop import context_of
+from tiffin.api.hop import context_of, failures_told
 from tiffin.dialects.oip.binding import Binding
 from tiffin.dialects.oip.messages import (
     HEADER_LENGTH,
@@ -20,18 +20,15 @@ from tiffin.dialects.oip.messages import (
     is_version,
     version_of,
 )
-from tiffin.dialects.openai.errors import error_response
 from tiffin.errors import (
     EndpointNotFound,
     MethodNotAllowed,
     ModelNotFound,
-    RunFailed,
     TiffinError,
 )
 from tiffin.ports.exchange import Exchange
 from tiffin.serving.tensors.measures import TensorMeasures
 from tiffin.serving.tensors.replica import TensorReplica
-from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.tensors import TensorSpec
 from tiffin.types.usage import Usage
@@ -79,20 +76,12 @@ class TensorReplicaApi:
 
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one exchange; cancelling this stops the work behind it."""
-        try:
+        with failures_told(exchange):
             method, answer, name = self._paths.get(exchange.path) or self._find(exchange.path)
             if exchange.method != method:
                 allowed = method.decode()
                 raise MethodNotAllowed(f"this endpoint takes {allowed} only", allowed=allowed)
             await answer(exchange, name)
-        except TiffinError as error:
-            if not exchange.gone:
-                exchange.respond(*error_response(error))
-        except Exception:  # noqa: BLE001 - the outermost edge: a defect ends one request only
-            request = (exchange.header(b"x-tiffin-request") or b"").decode("latin-1")
-            log.error("a request failed unexpectedly", request=request, exc_info=True)
-            failure = RunFailed("the replica failed on this request; its log says why")
-            exchange.respond(*error_response(failure))
 
     def _find(self, path: bytes) -> tuple[bytes, Answer, str]:
         """What a path means; those that mean something are remembered."""

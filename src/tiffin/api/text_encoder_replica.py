@@ -5,25 +5,22 @@ Every other path is left to `otherwise`, which knows the model's tensors, its he
 """
 
 import asyncio
-import math
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from tiffin.api.hop import context_of, failures_told, usage_header
 from tiffin.dialects.openai import embeddings, requests, rerank
-from tiffin.dialects.openai.errors import error_response
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.dialects.openai.validate import validate
 from tiffin.errors import (
     ContextLengthExceeded,
     InvalidRequest,
     MethodNotAllowed,
-    RunFailed,
-    TiffinError,
 )
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
@@ -32,7 +29,6 @@ from tiffin.serving.replica import Context, Within
 from tiffin.serving.texts.encoder import Encoder
 from tiffin.serving.texts.measures import TextMeasures
 from tiffin.serving.texts.reading import INLINE_CHARACTERS
-from tiffin.telemetry import log
 from tiffin.types.text import DetokenizeRequest, TokenizeRequest
 from tiffin.types.usage import Usage
 
@@ -86,18 +82,12 @@ class TextEncoderApi:
         if answer is None:
             await self._otherwise(exchange)
             return
-        try:
+        with failures_told(exchange):
             if exchange.method != b"POST":
                 raise MethodNotAllowed("this endpoint takes POST only", allowed="POST")
             served = self._served()
             served.check()
             await answer(exchange, served)
-        except TiffinError as error:
-            _fail(exchange, error)
-        except Exception:  # noqa: BLE001 - the outermost edge: a defect ends one request only
-            request = (exchange.header(b"x-tiffin-request") or b"").decode("latin-1")
-            log.error("a request failed unexpectedly", request=request, exc_info=True)
-            _fail(exchange, RunFailed("the replica failed on this request; its log says why"))
 
     async def _embeddings(self, exchange: Exchange, served: Served) -> None:
         with self._measures.watching():
@@ -174,26 +164,7 @@ class TextEncoderApi:
         exchange.respond(200, [JSON, usage_header(usage)], body)
 
     def _context(self, exchange: Exchange) -> Context:
-        tenant = exchange.header(b"x-tiffin-tenant") or b""
-        batch = exchange.header(b"x-tiffin-priority") == b"batch"
-        left_ms = exchange.header(b"x-tiffin-timeout-ms")
-        if left_ms is None:
-            return Context(tenant.decode("latin-1"), math.inf, batch)
-        if not left_ms.isdigit():
-            raise InvalidRequest("x-tiffin-timeout-ms must be whole milliseconds")
-        deadline = self._clock.monotonic() + int(left_ms) / 1000
-        return Context(tenant.decode("latin-1"), deadline, batch)
-
-
-def usage_header(usage: Usage) -> tuple[bytes, bytes]:
-    """What a request used, for the gateway: fields that aren't at their defaults."""
-    told: dict[str, Any] = msgspec.structs.asdict(usage)
-    plain = msgspec.structs.asdict(_PLAIN)
-    changed = {name: value for name, value in told.items() if value != plain[name]}
-    return b"x-tiffin-usage", msgspec.json.encode(changed)
-
-
-_PLAIN = Usage()
+        return context_of(exchange, self._clock)
 
 
 def _refuse_unless(can: bool, what: str) -> None:
@@ -204,8 +175,3 @@ def _refuse_unless(can: bool, what: str) -> None:
 def _digits(exchange: Exchange) -> str:
     known = (exchange.header(b"x-tiffin-request") or b"").decode("latin-1").removeprefix("req_")
     return known if len(known) == 32 and known.isalnum() else os.urandom(16).hex()
-
-
-def _fail(exchange: Exchange, error: TiffinError) -> None:
-    if not exchange.gone:
-        exchange.respond(*error_response(error))
