@@ -23,6 +23,7 @@ from tiffin.serving.progress import Phase, read_progress
 
 LOOK_S = 1.0
 LOOK_STARTING_S = 0.05
+LOADING_GRACE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,12 @@ class Keeper:
     async def stop(self) -> None:
         """Ask the process to end, wait until it has; none is started any more."""
         self.retire()
-        if self._child is not None:
+        child = self._child
+        if child is not None:
             self._set(state=State.STOPPING)
-            await self._child.stop(self._grace_s)
+            # A replica that still loads has nothing to finish, and its engine may not hear us.
+            loading = self._post.role == "replica" and not self._vitals(child).ready
+            await child.stop(min(self._grace_s, LOADING_GRACE_S) if loading else self._grace_s)
         await self._done.wait()
 
     async def ended(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tiffin.app.boot import EXIT_PERMANENT
-from tiffin.app.keeper import Keeper, News, Post
+from tiffin.app.keeper import LOADING_GRACE_S, Keeper, News, Post
 from tiffin.app.log_file import Voice
 from tiffin.control.fleet.status import ProcessStatus, State
 from tiffin.control.fleet.stuck import Patience
@@ -171,9 +171,18 @@ async def test_what_a_dead_process_left_is_removed(scene: Scene) -> None:
     assert [path for path in left if path.exists()] == []
 
 
-async def test_stop_lets_the_process_end_and_starts_no_other(scene: Scene) -> None:
+async def test_a_replica_that_still_loads_is_not_waited_for(scene: Scene) -> None:
     child = await scene.child(0)
     await scene.keeper.stop()
+    assert child.graces == [LOADING_GRACE_S]
+
+
+async def test_stop_lets_the_process_end_and_starts_no_other(scene: Scene) -> None:
+    child = await scene.child(0)
+    progress = ProgressFile(scene.run / "r-chat.progress")
+    progress.phase(Phase.READY)
+    await scene.keeper.stop()
+    progress.close()
     assert child.graces == [7.0]
     assert scene.state is State.ENDED
     assert len(scene.launcher.children) == 1
