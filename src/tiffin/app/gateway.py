@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -49,6 +50,9 @@ from tiffin.telemetry.metrics import Meter
 from tiffin.types.paths import DataFolder, replica_name, sockets
 from tiffin.types.snapshot import Snapshot, Target
 
+if TYPE_CHECKING:
+    from tiffin.api.grpc_edge import GrpcEdge
+
 SNAPSHOT_EVERY_S = 0.25
 METRICS_EVERY_S = 0.5
 HEARTBEAT_EVERY_S = 0.5
@@ -76,7 +80,9 @@ class Gateway:
             Endpoint(authority=b"control", path=str(sockets(self.data.run) / "control.sock"))
         )
         self.in_flight = self.meter.gauge("tiffin_requests_in_flight", "Requests being answered")
-        self.server = EdgeServer(self._edge())
+        edge = self._edge()
+        self.server = EdgeServer(edge)
+        self.calls = calls_of(edge, boot)
 
     def snapshot(self) -> Snapshot:
         """The pinned snapshot; raises `Unavailable` before the first one."""
@@ -110,6 +116,8 @@ class Gateway:
         ]
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+        if self.calls is not None:
+            await self.calls.start()
         await self.server.run_on(socket.socket(fileno=self.boot.listen_fd))
         for chore in chores:
             chore.cancel()
@@ -218,11 +226,24 @@ class Gateway:
         """After TERM: let what runs finish, then tell the rest that it can't."""
         await self.stopping.wait()
         running = self.server.running()
+        if self.calls is not None:
+            running += self.calls.running()
         if running:
             _, late = await asyncio.wait(running, timeout=self.boot.server.drain_s)
             for task in late:
                 task.cancel()
+        if self.calls is not None:
+            await self.calls.stop()
         self.server.stop()
+
+
+def calls_of(edge: Edge, boot: Boot) -> "GrpcEdge | None":
+    """The port for gRPC with the same site as an edge, where one is wanted."""
+    if not boot.server.grpc_port:
+        return None
+    from tiffin.api.grpc_edge import GrpcEdge
+
+    return GrpcEdge(edge.handler, boot.server, edge.room)
 
 
 def connect(target: Target, outbox: Outbox) -> Http1Backend:

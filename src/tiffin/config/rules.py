@@ -1,6 +1,7 @@
 """What types can't say about a configuration: references lead somewhere, choices agree."""
 
 from collections.abc import Collection, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from tiffin.config.models import (
     RemoteModel,
     WhisperModel,
 )
-from tiffin.config.schema import Config, Key, Route
+from tiffin.config.schema import Config, Key, Route, Server
 from tiffin.config.shape import Problem, nearest
 from tiffin.types.snapshot import Limits
 
@@ -25,6 +26,7 @@ WHISPER_FILES = ("model.bin", "config.json", "tokenizer.json")
 
 def broken(config: Config) -> Iterator[Problem]:
     """Every rule that the configuration breaks."""
+    yield from _grpc(config.server)
     for name, tenant in config.tenants.items():
         yield from _limits(tenant.limits, f"tenants.{name}.limits")
         for key_name, key in tenant.keys.items():
@@ -35,6 +37,13 @@ def broken(config: Config) -> Iterator[Problem]:
     yield from broken_egress(config)
     for name, route in config.routes.items():
         yield from _route(config, name, route)
+
+
+def _grpc(server: Server) -> Iterator[Problem]:
+    if server.grpc_port and find_spec("grpc") is None:
+        yield Problem("server.grpc_port", "it needs more: pip install 'tiffin[grpc]'")
+    if server.grpc_port and server.grpc_port == server.port:
+        yield Problem("server.grpc_port", "expected another port than server.port")
 
 
 def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:

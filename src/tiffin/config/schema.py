@@ -20,6 +20,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     host: Text = "127.0.0.1"
     port: Port = 8080
+    grpc_port: Port = 0
     data: Text = "~/.tiffin"
     max_body_bytes: Positive = 10_000_000
     max_header_bytes: Positive = 32_768

@@ -1,5 +1,7 @@
 """Rules between settings."""
 
+import sys
+
 import pytest
 
 from tiffin.config.load import load_text
@@ -19,6 +21,7 @@ def config(text: str) -> Config:
 @pytest.mark.parametrize(
     ("text", "where"),
     [
+        ("[server]\nport=1\ngrpc_port=1", "server.grpc_port"),
         ("[tenants.t.keys.k]", "tenants.t.keys.k"),
         ("[tenants.t.keys.k]\nkey_env='A'\nkey_file='/a'", "tenants.t.keys.k"),
         ("[tenants.t.keys.k]\nkey_sha256='xyz'", "tenants.t.keys.k.key_sha256"),
@@ -54,6 +57,12 @@ def test_a_broken_rule_is_named_by_its_path(text: str, where: str) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         config(text)
     assert refused.value.where == where
+
+
+def test_a_port_for_grpc_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(ConfigInvalid, match=r"tiffin\[grpc\]"):
+        config("[server]\ngrpc_port=9000")
 
 
 def test_what_agrees_is_accepted() -> None:

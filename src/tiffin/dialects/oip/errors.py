@@ -9,6 +9,8 @@ from tiffin.ports.exchange import Headers
 
 MAX_MESSAGE = 2_000
 JSON = (b"content-type", b"application/json")
+SLUG = b"x-tiffin-error"
+"""The header that names the error, since the protocol's body has a message alone."""
 
 
 def error_body(error: TiffinError) -> bytes:
@@ -21,4 +23,5 @@ def error_body(error: TiffinError) -> bytes:
 
 def error_response(error: TiffinError) -> tuple[int, Headers, bytes]:
     """An error as a whole response: status, headers, body."""
-    return status_of(error), [JSON, *error_headers(error)], error_body(error)
+    named = (SLUG, error.slug.encode())
+    return status_of(error), [JSON, named, *error_headers(error)], error_body(error)
