@@ -10,20 +10,20 @@ of the outputs, and its usage. Cancelling that await is leaving.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from tiffin.errors import DeadlineExceeded, Overloaded, RunFailed, TiffinError
+from tiffin.errors import RunFailed, TiffinError
 from tiffin.ports.clock import Clock
 from tiffin.serving.replica import Context
 from tiffin.serving.tensors.execute import Execution, Outcome
-from tiffin.serving.tensors.pace import WEIGHT, Pace
-from tiffin.serving.tensors.waiting import Item, Ran, Waiting
+from tiffin.serving.tensors.pace import Pace
+from tiffin.serving.tensors.schedule import Batch, Bounds, Schedule
+from tiffin.serving.tensors.waiting import Item, Ran
 from tiffin.telemetry import log
 from tiffin.types.usage import Usage
 
@@ -33,39 +33,7 @@ INLINE_S: Final = 0.001
 """Runs that are expected to be shorter than this don't pay for a thread."""
 TURN_S: Final = 0.002
 """How long runs on the loop may take before the loop reads its sockets again."""
-RETRY_AFTER_MAX_S: Final = 60.0
 NOBODY: Final = Context()
-
-
-@dataclass(slots=True)
-class Batch:
-    """Requests that run as one, and how that went. Times are seconds; `busy_s` is the thread's own.
-
-    `reason` is why it went when it went, and with so many: `idle` (a lane was free), `gathered` (it
-    had waited for a lane), `full` (it couldn't have taken more).
-    """
-
-    items: Sequence[Item]
-    reason: str
-    rows: int = 0
-    elements: int = 0
-    started: float = 0.0
-    ran_s: float = 0.0
-    busy_s: float = 0.0
-    outcome: Outcome = field(default_factory=Outcome)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """`lanes` batches at once of at most `max_batch` rows each, and `queue` requests more waiting.
-
-    `inline` allows runs on the loop's own thread where they prove quick.
-    """
-
-    lanes: int = 1
-    max_batch: int = 32
-    queue: int = 1024
-    inline: bool = False
 
 
 class Batcher:
@@ -85,10 +53,9 @@ class Batcher:
         self._busy = busy
         self._observe = observe
         self._bounds = bounds
-        self._free = bounds.lanes
-        self._waiting = Waiting(bounds.max_batch)
+        self._schedule = Schedule(bounds)
+        self._waiting = self._schedule.waiting
         self._pace = Pace()
-        self._request_s = 0.0
         self._threads = ThreadPoolExecutor(bounds.lanes, thread_name_prefix="lane")
         self._loop = asyncio.get_running_loop()
         self._kicked = False
@@ -105,7 +72,12 @@ class Batcher:
     @property
     def running(self) -> int:
         """How many batches are being computed."""
-        return self._bounds.lanes - self._free
+        return self._bounds.lanes - self._schedule.free
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """How many requests were refused, by `schedule.REASONS`."""
+        return self._schedule.refusals
 
     @property
     def inside(self) -> int:
@@ -119,13 +91,26 @@ class Batcher:
 
         Raises `Overloaded`, `DeadlineExceeded`, `Draining`, or what the model raised for it.
         """
+        if self._closed is not None:
+            raise self._closed()
         now = self._clock()
-        self._admit(now, context.deadline)
         group = tuple([(name, a.dtype.char, a.shape[1:]) for name, a in inputs.items()])
+        elements = sum(array.size for array in inputs.values())
         answer: asyncio.Future[Ran] = self._loop.create_future()
-        item = Item(inputs, outputs, rows, group, answer, now, context.deadline, context.batch)
-        self._waiting.put(item)
-        if not self._kicked and self._free:
+        item = Item(
+            inputs,
+            outputs,
+            rows,
+            group,
+            answer,
+            now,
+            context.deadline,
+            context.batch,
+            context.tenant,
+            elements,
+        )
+        self._schedule.admit(item, now)
+        if not self._kicked and self._schedule.free:
             self._kicked = True
             self._loop.call_soon(self._kick, "idle")
         self._inside += 1
@@ -166,52 +151,32 @@ class Batcher:
             _give(item, refusal())
         self._threads.shutdown(wait=False)
 
-    def retry_after_s(self) -> float:
-        """When what waits now may have run, by how long recent batches took for each request."""
-        ahead_s = len(self._waiting) * self._request_s / self._bounds.lanes
-        return min(RETRY_AFTER_MAX_S, max(1.0, ahead_s))
-
-    def _admit(self, now: float, deadline: float) -> None:
-        if self._closed is not None:
-            raise self._closed()
-        if deadline <= now:
-            raise DeadlineExceeded("the deadline had passed before the request could be queued")
-        # What a free lane takes at once doesn't wait.
-        bounds = self._bounds
-        if len(self._waiting) >= bounds.queue + self._free * bounds.max_batch:
-            raise Overloaded(
-                f"the model's queue is full ({bounds.queue} requests wait)",
-                retry_after=self.retry_after_s(),
-            )
-
     def _kick(self, reason: str) -> None:
         """Start what waits, as far as lanes are free."""
         self._kicked = False
-        began = self._clock()
-        while self._free and self._waiting:
-            items = self._expired(self._waiting.take(), began)
-            if not items:
-                continue
-            batch = Batch(items, reason)
-            for item in items:
-                batch.rows += item.rows
-                for array in item.inputs.values():
-                    batch.elements += array.size
-            if batch.rows >= self._bounds.max_batch:
-                batch.reason = "full"
+        schedule = self._schedule
+        now = began = self._clock()
+        while schedule.free and self._waiting:
+            batch, late = schedule.take(now, reason)
+            for item, error in late:
+                _give(item, error)
+            if batch is None:
+                return
             expected = self._pace.expect(batch.elements) if self._bounds.inline else None
             if expected is None or expected > INLINE_S:
-                self._start(batch)
+                self._start(batch, now)
                 continue
             self._run(batch)
+            schedule.learn(batch)
             self._finish(batch)
-            if self._clock() - began > TURN_S and self._waiting:
+            now = self._clock()
+            if now - began > TURN_S and self._waiting:
                 self._kicked = True
                 self._loop.call_soon(self._kick, "gathered")
                 return
 
-    def _start(self, batch: Batch) -> None:
-        self._free -= 1
+    def _start(self, batch: Batch, now: float) -> None:
+        self._schedule.began(batch, now)
         job = self._loop.run_in_executor(self._threads, self._run, batch)
         job.add_done_callback(partial(self._ended, batch))
 
@@ -229,7 +194,9 @@ class Batcher:
         batch.ran_s = self._clock() - batch.started
 
     def _ended(self, batch: Batch, job: asyncio.Future[None]) -> None:
-        self._free += 1
+        self._schedule.ended(batch)
+        if not job.cancelled():
+            self._schedule.learn(batch)
         if self._waiting and not self._kicked:
             self._kick("gathered")  # the next batch first, answers while it runs
         if job.cancelled():
@@ -242,8 +209,6 @@ class Batcher:
         outcome = batch.outcome
         if outcome.runs == 1:
             self._pace.learn(batch.elements, batch.busy_s)
-        request_s = batch.ran_s / len(batch.items)
-        self._request_s += WEIGHT * (request_s - self._request_s)
         row_ns = batch.ran_s * 1e9 / batch.rows
         for item, result in zip(batch.items, outcome.results, strict=True):
             answer = item.answer
@@ -257,14 +222,6 @@ class Batcher:
                 usage = Usage(queue_ns=queue_ns, device_ns=device_ns, rows=item.rows)
                 answer.set_result(Ran(result, usage))
         self._observe(batch)
-
-    def _expired(self, items: list[Item], now: float) -> list[Item]:
-        late = [item for item in items if item.deadline <= now]
-        if not late:
-            return items
-        for item in late:
-            _give(item, DeadlineExceeded("the deadline passed in the model's queue"))
-        return [item for item in items if item.deadline > now]
 
 
 def _give(item: Item, error: TiffinError) -> None:

@@ -9,8 +9,8 @@ from tiffin.errors import (
     TiffinError,
     Unavailable,
 )
-from tiffin.serving.tensors.batcher import Batch
 from tiffin.serving.tensors.replica import TensorReplica
+from tiffin.serving.tensors.schedule import Batch
 from tiffin.telemetry.metrics import Meter
 
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -70,9 +70,16 @@ class TensorMeasures:
         ).labels(only)
         self._dispatched = meter.counter(
             "tiffin_batches_total",
-            "Batches by why they went: idle (a lane was free), gathered, full",
+            "Batches by why they went: idle (a lane was free), gathered, full, pressed by deadlines",
             _WITH_REASON,
         )
+        self._refused = meter.counter(
+            "tiffin_batch_refusals_total",
+            "Refused by why: full (the queue), late (for what is ahead), long (by itself),"
+            " overtaken, expired",
+            _WITH_REASON,
+        )
+        self._refused_before: dict[str, int] = {}
         self._batch_rows = meter.histogram(
             "tiffin_batch_rows", "Rows of a batch", _LABELS, ROWS
         ).labels(only)
@@ -112,6 +119,11 @@ class TensorMeasures:
         """Note how full the replica is now."""
         self._pending.set(replica.waiting)
         self._running.set(replica.running)
+        for reason, count in replica.refusals.items():
+            more = count - self._refused_before.get(reason, 0)
+            if more:
+                self._refused.add((*self._only, reason), more)
+                self._refused_before[reason] = count
 
 
 def _reason(error: TiffinError) -> str:

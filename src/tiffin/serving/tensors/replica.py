@@ -20,10 +20,11 @@ from tiffin.ports.clock import Clock
 from tiffin.ports.tensor_runtime import TensorRuntime
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.serving.replica import Context
-from tiffin.serving.tensors.batcher import NOBODY, Batch, Batcher, Bounds
+from tiffin.serving.tensors.batcher import NOBODY, Batcher
 from tiffin.serving.tensors.decision import DECISION, REASONS, SCORE, Deciding
 from tiffin.serving.tensors.execute import Execution
 from tiffin.serving.tensors.probe import first_runs
+from tiffin.serving.tensors.schedule import Batch, Bounds
 from tiffin.serving.tensors.waiting import Ran
 from tiffin.telemetry import log
 from tiffin.types.tensors import Signature
@@ -67,6 +68,11 @@ class TensorReplica:
     def waiting(self) -> int:
         """How many requests wait."""
         return self._batcher.waiting if self._batcher else 0
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """How many requests were refused, by `schedule.REASONS`."""
+        return self._batcher.refusals if self._batcher else {}
 
     async def load(
         self, *, max_batch: int = 32, queue: int = 1024, decision: Decision | None = None

@@ -1,22 +1,27 @@
 """Requests that wait for a run, in groups that may run as one; pure, no clock, no loop.
 
 A batch is made of one group only: requests whose arrays agree in everything but their rows. The
-group whose first request is the most urgent gives the next batch: interactive before batch work,
-then first come first.
+group of the most urgent request gives the next batch. Interactive goes before batch work, which
+keeps a small share whatever comes. Within either, tenants share evenly by the elements that they
+bring: each request is tagged with where its tenant's use would stand if all had been served at
+once, and the lowest tag is next. So who brings little never waits behind another's flood, one
+tenant's own requests keep their order, and a batch may still hold the requests of many.
 """
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple
 
 from numpy.typing import NDArray
 
 from tiffin.types.usage import Usage
 
-Key = tuple[bool, Hashable]
+BATCH_SHARE: Final = 0.05
+"""Of the elements computed, while interactive work never ends, for batch work."""
+FORGET_AT: Final = 64  # tenants or leavers that are remembered before the needless are forgotten
 
 
 class Ran(NamedTuple):
@@ -38,19 +43,144 @@ class Item:
     asked: float
     deadline: float = math.inf
     batch: bool = False
+    tenant: str = ""
+    elements: int = 1
     waits: bool = False
     left: bool = False
+    tag: float = 0.0
     number: int = 0
+
+
+class Ahead(NamedTuple):
+    """What would run before a newcomer: `(how many batches, their elements)`, and its own batch."""
+
+    batches: list[tuple[float, float]]
+    own: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How batches are made: of at most `rows`, and those that begin to fill come to have `fill`."""
+
+    rows: int
+    fill: float = 0.0
+
+
+Entry = tuple[float, int, Item]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Requests that may run together, by their tags; the first of `heap` always waits."""
+
+    heap: list[Entry] = field(default_factory=list)
+    count: int = 0
+    rows: int = 0
+    elements: int = 0
+
+    def gone(self, item: Item) -> None:
+        self.count -= 1
+        self.rows -= item.rows
+        self.elements -= item.elements
+        heap = self.heap
+        if len(heap) > 2 * self.count + FORGET_AT:
+            self.heap = heap = [entry for entry in heap if entry[2].waits]
+            heapify(heap)
+        while heap and not heap[0][2].waits:
+            heappop(heap)
+
+
+@dataclass(slots=True)
+class _Use:
+    """Where a tenant's use ends, and how many of the elements up to there still wait."""
+
+    end: float = 0.0
+    elements: int = 0
+
+
+class _Line:
+    """One class of urgency: its groups, and what each tenant has had of it."""
+
+    def __init__(self) -> None:
+        self.groups: dict[Hashable, _Group] = {}
+        self.elements = 0
+        self._uses: dict[str, _Use] = {}
+        self._reached = 0.0  # the tag of who went last
+
+    def put(self, item: Item) -> None:
+        use = self._uses.get(item.tenant)
+        if use is None:
+            self._forget()
+            use = self._uses[item.tenant] = _Use()
+        item.tag = max(use.end, self._reached)
+        use.end = item.tag + item.elements
+        use.elements += item.elements
+        self.elements += item.elements
+        group = self.groups.get(item.group)
+        if group is None:
+            group = self.groups[item.group] = _Group()
+        heappush(group.heap, (item.tag, item.number, item))
+        group.count += 1
+        group.rows += item.rows
+        group.elements += item.elements
+
+    def first(self) -> Item:
+        """Who is next."""
+        return min(group.heap[0] for group in self.groups.values())[2]
+
+    def gone(self, item: Item) -> None:
+        """It waits no more."""
+        item.waits = False
+        group = self.groups[item.group]
+        group.gone(item)
+        if not group.count:
+            del self.groups[item.group]
+        self.elements -= item.elements
+        self._uses[item.tenant].elements -= item.elements
+        if not self.groups:
+            self._uses.clear()
+            self._reached = 0.0
+
+    def reached(self, tag: float) -> None:
+        """A batch goes whose first request has this tag."""
+        self._reached = max(self._reached, tag)
+
+    def share_ahead(self, item: Item) -> float:
+        """How much of what waits goes before a newcomer, 0 to 1, also where others come yet.
+
+        While it waits, no other tenant gets more than what its own has waiting, itself with it.
+        """
+        if len(self._uses) < 2 or not self.elements:
+            return 1.0
+        own = self._uses.get(item.tenant)
+        waits = own.elements if own else 0
+        tenants = self._waiting_tenants() + (not waits)
+        return min(1.0, tenants * (waits + item.elements) / self.elements)
+
+    def _forget(self) -> None:
+        """Let go of tenants whose use says nothing any more, before they are too many."""
+        if len(self._uses) >= FORGET_AT and len(self._uses) > 2 * self._waiting_tenants():
+            self._uses = {
+                tenant: use
+                for tenant, use in self._uses.items()
+                if use.elements or use.end > self._reached
+            }
+
+    def _waiting_tenants(self) -> int:
+        return sum(use.elements > 0 for use in self._uses.values())
 
 
 class Waiting:
     """The queue: what is put in comes out once, by `take`, `remove` or `clear`."""
 
-    def __init__(self, max_rows: int) -> None:
-        self._max_rows = max_rows
-        self._groups: dict[Key, deque[Item]] = {}
+    def __init__(self) -> None:
+        self._interactive = _Line()
+        self._batch = _Line()
+        self._owed = 0.0  # elements that batch work may compute before interactive work
         self._number = 0
         self._count = 0
+        self.rows = 0
+        """How many rows wait."""
 
     def __len__(self) -> int:
         """How many requests wait."""
@@ -60,54 +190,99 @@ class Waiting:
         """Queue a request."""
         self._number = item.number = self._number + 1
         item.waits = True
-        key = (item.batch, item.group)
-        group = self._groups.get(key)
-        if group is None:
-            self._groups[key] = deque((item,))
-        else:
-            group.append(item)
+        self._line(item).put(item)
         self._count += 1
+        self.rows += item.rows
 
     def remove(self, item: Item) -> None:
         """Take one request out, wherever it stands."""
-        key = (item.batch, item.group)
-        group = self._groups[key]
-        group.remove(item)
-        if not group:
-            del self._groups[key]
         self._gone(item)
 
-    def take(self) -> list[Item]:
+    def first(self) -> Item:
+        """Who is next; there must be somebody."""
+        return self._next_line().first()
+
+    def take(self, max_rows: int) -> list[Item]:
         """The next batch: at most `max_rows` rows, or one request that has more; empty: none."""
-        if not self._groups:
+        if not self._count:
             return []
-        if len(self._groups) == 1:
-            key, group = next(iter(self._groups.items()))
-        else:
-            key, group = min(self._groups.items(), key=_urgency)
+        first = self.first()
+        line = self._line(first)
+        line.reached(first.tag)
+        group = line.groups[first.group]
         taken: list[Item] = []
-        rows = 0
-        while group and (not taken or rows + group[0].rows <= self._max_rows):
-            item = group.popleft()
+        rows = elements = 0
+        while group.count:
+            item = group.heap[0][2]
+            if taken and rows + item.rows > max_rows:
+                break
             self._gone(item)
             taken.append(item)
             rows += item.rows
-        if not group:
-            del self._groups[key]
+            elements += item.elements
+        self._settle(line, elements)
         return taken
+
+    def ahead(self, item: Item, cut: Cut) -> Ahead:
+        """The batches that would be made before the one that a newcomer would be in."""
+        line = self._line(item)
+        batches: list[tuple[float, float]] = []
+        if item.batch:
+            for group in self._interactive.groups.values():
+                _batches(group, 1.0, cut, batches)
+        share = line.share_ahead(item)
+        rows = float(item.rows)
+        for key, group in line.groups.items():
+            rest = _batches(group, share, cut, batches)
+            if key == item.group and rest and rest + item.rows <= cut.rows:
+                rows += rest
+                batches.pop()
+        return Ahead(batches, max(rows, cut.fill) * item.elements / item.rows)
 
     def clear(self) -> list[Item]:
         """Everything that waited; nothing waits afterwards."""
-        items = [item for group in self._groups.values() for item in group]
-        self._groups.clear()
+        items = [
+            entry[2]
+            for line in (self._interactive, self._batch)
+            for group in line.groups.values()
+            for entry in group.heap
+            if entry[2].waits
+        ]
         for item in items:
             self._gone(item)
         return items
 
+    def _line(self, item: Item) -> _Line:
+        return self._batch if item.batch else self._interactive
+
+    def _next_line(self) -> _Line:
+        if not self._batch.groups:
+            return self._interactive
+        if not self._interactive.groups or self._owed >= self._batch.first().elements:
+            return self._batch
+        return self._interactive
+
+    def _settle(self, line: _Line, elements: int) -> None:
+        """Batch work is owed its share of what others compute while it waits."""
+        if not self._batch.groups:
+            self._owed = 0.0
+        elif line is self._interactive:
+            self._owed += elements * BATCH_SHARE / (1 - BATCH_SHARE)
+        elif self._interactive.groups:
+            self._owed -= elements
+
     def _gone(self, item: Item) -> None:
-        item.waits = False
+        self._line(item).gone(item)
         self._count -= 1
+        self.rows -= item.rows
 
 
-def _urgency(entry: tuple[Key, deque[Item]]) -> tuple[bool, int]:
-    return entry[1][0].batch, entry[1][0].number
+def _batches(group: _Group, share: float, cut: Cut, batches: list[tuple[float, float]]) -> float:
+    """Add the batches that this share of a group makes; the rows of the last, not full, one."""
+    full, rest = divmod(group.rows * share, cut.rows)
+    of_row = group.elements / group.rows
+    if full:
+        batches.append((full, cut.rows * of_row))
+    if rest:
+        batches.append((1.0, max(rest, cut.fill) * of_row))
+    return rest

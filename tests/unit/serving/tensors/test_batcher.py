@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from tests.polling import eventually
 from tiffin.errors import DeadlineExceeded, Draining, Overloaded, RunFailed, TiffinError
 from tiffin.serving.replica import Context
-from tiffin.serving.tensors.batcher import Batch, Batcher, Bounds
+from tiffin.serving.tensors.batcher import Batcher
 from tiffin.serving.tensors.execute import Execution
+from tiffin.serving.tensors.schedule import Batch, Bounds
 from tiffin.serving.tensors.waiting import Ran
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.tensors import POISON, DoublingTensors

@@ -15,10 +15,10 @@ from tests.polling import eventually
 from tiffin.config.models import Decision
 from tiffin.errors import Draining, LoadFailed, Loading, RunFailed
 from tiffin.serving.progress import Phase, ProgressFile, read_progress
-from tiffin.serving.tensors.batcher import Batch
 from tiffin.serving.tensors.measures import TensorMeasures
 from tiffin.serving.tensors.probe import probes
 from tiffin.serving.tensors.replica import TensorReplica
+from tiffin.serving.tensors.schedule import Batch
 from tiffin.telemetry.metrics import Meter
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.tensors import DOUBLING, DoublingTensors

@@ -1,0 +1,275 @@
+"""The scheduler in virtual time: early refusal, goodput under overload, fair shares."""
+
+import asyncio
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiffin.errors import DeadlineExceeded, Overloaded, TiffinError
+from tiffin.serving.tensors.schedule import BELIEVED_S, Batch, Bounds, Schedule
+from tiffin.serving.tensors.waiting import Item, Ran
+
+NO_ANSWER = cast("asyncio.Future[Ran]", None)
+
+
+def an_item(
+    now: float = 0.0,
+    within: float = math.inf,
+    *,
+    tenant: str = "",
+    group: str = "g",
+    batch: bool = False,
+    rows: int = 1,
+) -> Item:
+    return Item({}, (), rows, group, NO_ANSWER, now, now + within, batch, tenant, rows * 8)
+
+
+@dataclass
+class Machine:
+    """Lanes that run a batch of so many rows for `run_s(rows)`, in virtual time."""
+
+    schedule: Schedule
+    run_s: Callable[[int], float]
+    now: float = 0.0
+    running: list[tuple[float, Batch]] = field(default_factory=list)
+    answered: list[tuple[float, Item]] = field(default_factory=list)
+    refused: list[tuple[float, TiffinError]] = field(default_factory=list)
+    late: list[Item] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+
+    def ask(self, item: Item) -> bool:
+        try:
+            self.schedule.admit(item, self.now)
+        except (Overloaded, DeadlineExceeded) as error:
+            self.refused.append((self.now, error))
+            return False
+        if self.schedule.free:
+            self.start("idle")
+        return True
+
+    def start(self, reason: str) -> None:
+        schedule = self.schedule
+        while schedule.free and schedule.waiting:
+            batch, late = schedule.take(self.now, reason)
+            self.late += [item for item, _ in late]
+            if batch is None:
+                return
+            self.batches.append(batch)
+            schedule.began(batch, self.now)
+            batch.started = self.now
+            batch.ran_s = self.run_s(batch.rows)
+            batch.outcome.runs = 1
+            self.running.append((self.now + batch.ran_s, batch))
+
+    def until(self, moment: float) -> None:
+        """Let time pass."""
+        while self.running and min(self.running, key=lambda run: run[0])[0] <= moment:
+            end, batch = run = min(self.running, key=lambda run: run[0])
+            self.running.remove(run)
+            self.now = end
+            self.schedule.ended(batch)
+            self.schedule.learn(batch)
+            self.answered += [(end, item) for item in batch.items]
+            self.start("gathered")
+        self.now = max(self.now, moment) if moment < math.inf else self.now
+
+    def learn(self, rows: int) -> None:
+        """Have seen full batches of every size before."""
+        self.ask(an_item(self.now))
+        size = 1
+        while size <= rows:
+            for _ in range(size):
+                self.ask(an_item(self.now))
+            self.until(math.inf)
+            size *= 2
+        for _ in range(rows + 1):
+            self.ask(an_item(self.now))
+        self.until(math.inf)
+        self.answered.clear()
+
+
+def a_machine(
+    run_s: Callable[[int], float], *, lanes: int = 1, max_batch: int = 32, queue: int = 1024
+) -> Machine:
+    machine = Machine(Schedule(Bounds(lanes, max_batch, queue)), run_s)
+    machine.learn(max_batch)
+    return machine
+
+
+def steep(rows: int) -> float:
+    return 0.003 * rows
+
+
+def flat(rows: int) -> float:
+    return 0.08 + 0.0005 * rows
+
+
+def between(rows: int) -> float:
+    return 0.02 + 0.003 * rows
+
+
+@pytest.mark.parametrize("times", [4, 10])
+@pytest.mark.parametrize("run_s", [steep, flat, between])
+@pytest.mark.parametrize(("lanes", "groups"), [(1, 1), (2, 3)])
+def test_overloaded_goodput_stays_at_its_peak_and_what_is_taken_is_answered_in_time(
+    times: int, run_s: Callable[[int], float], lanes: int, groups: int
+) -> None:
+    machine = a_machine(run_s, lanes=lanes)
+    peak = lanes * 32 / run_s(32)
+    within, seconds = 5 * run_s(32), 5.0
+    chance = random.Random(7)
+    began, taken, at = machine.now, 0, 0.0
+    while (at := at + chance.expovariate(times * peak)) < seconds:
+        machine.until(began + at)
+        group = str(chance.randrange(groups))
+        taken += machine.ask(an_item(machine.now, within, group=group))
+    machine.until(math.inf)
+    # From here on the queue is full: what came before is the onset, of one batch a lane at most.
+    settled = began + within
+    good = sum(end <= item.deadline for end, item in machine.answered if end > settled)
+    late = sum(end > item.deadline + 1e-9 for end, item in machine.answered)
+    assert taken == len(machine.answered) + len(machine.late)
+    assert good >= 0.95 * peak * (began + seconds - settled)
+    assert late + len(machine.late) <= 0.02 * taken + 32 * lanes * groups
+    waited = sorted(end - item.asked for end, item in machine.answered)
+    assert waited[int(0.95 * len(waited))] <= within
+    assert not machine.schedule.waiting
+    assert machine.schedule.free == lanes
+
+
+def test_after_overload_a_newcomer_is_taken_at_once_again() -> None:
+    machine = a_machine(between)
+    for _ in range(5000):
+        machine.ask(an_item(machine.now, 0.5))
+    assert machine.refused
+    machine.until(machine.now + 1.0)
+    assert machine.ask(an_item(machine.now, 0.5))
+
+
+def test_a_refusal_says_when_the_request_would_fit() -> None:
+    machine = a_machine(between)
+    while machine.ask(an_item(machine.now, 0.5)):
+        continue
+    error = machine.refused[-1][1]
+    assert isinstance(error, Overloaded)
+    assert error.retry_after is not None
+    assert 0 < error.retry_after <= between(32)
+    machine.until(machine.now + error.retry_after + 0.005)
+    assert machine.ask(an_item(machine.now, 0.5))
+
+
+def test_what_can_never_be_in_time_is_told_so_and_not_to_come_again() -> None:
+    machine = a_machine(between)
+    assert not machine.ask(an_item(machine.now, 0.001))
+    assert isinstance(machine.refused[-1][1], DeadlineExceeded)
+
+
+def test_a_slow_spell_isnt_believed_for_ever() -> None:
+    machine = a_machine(lambda rows: 1.0)
+    machine.run_s = lambda rows: 0.001
+    assert not machine.ask(an_item(machine.now, 0.5))
+    machine.until(machine.now + BELIEVED_S + 0.1)
+    for _ in range(20):
+        assert machine.ask(an_item(machine.now, 1.5))
+        machine.until(machine.now + 0.1)
+    assert machine.ask(an_item(machine.now, 0.5))
+
+
+@given(st.integers(1, 32), st.floats(1.0, 3.0), st.sampled_from([steep, flat, between]))
+@settings(max_examples=30, deadline=None)
+def test_an_idle_lane_takes_whatever_run_fits_by_itself(
+    rows: int, spare: float, run_s: Callable[[int], float]
+) -> None:
+    machine = a_machine(run_s)
+    # Between learnt sizes a run is foreseen along a line: exact for these.
+    assert machine.ask(an_item(machine.now, spare * run_s(rows) + 1e-6, rows=rows))
+    machine.until(math.inf)
+    end, item = machine.answered[-1]
+    assert end <= item.deadline
+
+
+def test_a_tight_objective_makes_smaller_batches_and_says_so() -> None:
+    machine = a_machine(between)
+    for at in range(400):
+        machine.until(machine.now + 0.0025)
+        machine.ask(an_item(machine.now, 0.1, tenant=str(at % 3)))
+    machine.until(math.inf)
+    assert any(batch.reason == "pressed" for batch in machine.batches)
+    late = [end for end, item in machine.answered if end > item.deadline + 1e-9]
+    assert len(late) <= 0.02 * len(machine.answered)
+
+
+def test_a_flood_delays_another_tenant_by_no_more_than_the_running_batch() -> None:
+    machine = a_machine(between, queue=10_000)
+    for number in range(3000):
+        machine.ask(an_item(machine.now, tenant="flood", group=str(number % 4)))
+    machine.until(machine.now + 0.5)
+    asked = machine.now
+    machine.ask(an_item(asked, tenant="other"))
+    machine.until(math.inf)
+    end = next(end for end, item in machine.answered if item.tenant == "other")
+    assert end - asked <= 2 * between(32) + 1e-9
+
+
+def test_tenants_that_both_flood_get_even_shares_and_share_batches() -> None:
+    machine = a_machine(between, queue=10_000)
+    for number in range(2000):
+        machine.ask(an_item(machine.now, tenant="first" if number < 1000 else "second"))
+    machine.until(machine.now + 2.0)
+    counts = [sum(i.tenant == t for _, i in machine.answered) for t in ("first", "second")]
+    assert abs(counts[0] - counts[1]) <= 32
+    assert len({item.tenant for item in machine.batches[-2].items}) == 2
+
+
+def test_batch_work_keeps_its_share_and_no_more() -> None:
+    machine = a_machine(between, max_batch=4, queue=100_000)
+    for _ in range(2000):
+        machine.ask(an_item(machine.now))
+        machine.ask(an_item(machine.now, batch=True))
+    machine.until(machine.now + 1000 * between(4) / 2)
+    share = sum(item.batch for _, item in machine.answered) / len(machine.answered)
+    assert 0.04 <= share <= 0.06
+
+
+EVENT = st.tuples(
+    st.sampled_from(["a", "a", "a", "b", "c"]),  # tenant
+    st.sampled_from(["x", "x", "y"]),  # group
+    st.booleans(),  # batch
+    st.integers(1, 40),  # rows
+    st.floats(0.0, 0.05),  # time that passes first
+    st.floats(0.05, 2.0),  # until its deadline
+    st.integers(0, 9),  # 0: it leaves again at once
+)
+
+
+@given(st.lists(EVENT, max_size=80), st.integers(1, 3))
+@settings(max_examples=80, deadline=None)
+def test_whatever_comes_is_answered_dropped_refused_or_left_once_and_in_its_tenants_order(
+    events: list[tuple[str, str, bool, int, float, float, int]], lanes: int
+) -> None:
+    machine = a_machine(between, lanes=lanes)
+    left = taken = 0
+    for tenant, group, batch, rows, passes, within, leaves in events:
+        machine.until(machine.now + passes)
+        item = an_item(machine.now, within, tenant=tenant, group=group, batch=batch, rows=rows)
+        taken += machine.ask(item)
+        if not leaves and item.waits:
+            machine.schedule.waiting.remove(item)
+            left += 1
+    machine.until(math.inf)
+    assert taken == left + len(machine.answered) + len(machine.late)
+    waiting = machine.schedule.waiting
+    assert len(waiting) == waiting.rows == 0
+    assert machine.schedule.free == lanes
+    kept: dict[tuple[str, object, bool], int] = {}
+    for run in machine.batches:
+        for item in run.items:
+            key = (item.tenant, item.group, item.batch)
+            assert kept.get(key, 0) < item.number
+            kept[key] = item.number
