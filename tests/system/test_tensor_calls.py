@@ -1,8 +1,12 @@
 """The tensor protocol over gRPC, by Triton's own client, before a whole Tiffin."""
 
 import queue
+import signal
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -40,10 +44,17 @@ KINDS = {
 }
 GRAPHS = {"double": doubling(), "score": scoring()}
 GRAPHS |= {f"same-{name.lower()}": passing(kind) for name, (kind, _) in KINDS.items()}
-SLOW = """
-[models.slow]
-runtime = "python"
-class = "slow:Slow"
+GATED = """
+import pathlib, time
+
+class Model:
+    inputs = [("x", "FP32", [-1, 1])]
+    outputs = [("y", "FP32", [-1, 1])]
+
+    def predict(self, inputs):
+        while pathlib.Path({shut!r}).exists():
+            time.sleep(0.005)
+        return {{"y": inputs["x"] * 2}}
 """
 
 
@@ -61,13 +72,40 @@ def port() -> int:
 def server(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("calls")
     files = {name: written(folder, model, f"{name}.onnx") for name, model in GRAPHS.items()}
-    made = Server(folder, "".join(section(*item) for item in files.items()))
+    sections = [section(*item) for item in files.items()]
+    with serving(folder, port, "".join(sections) + gated(folder)) as made:
+        yield made
+
+
+@contextmanager
+def serving(folder: Path, port: int, models: str) -> Iterator[Server]:
+    made = Server(folder, models)
     text = made.config.read_text()
     made.config.write_text(text.replace("[server]\n", f"[server]\ngrpc_port = {port}\n"))
     try:
         yield made.start()
     finally:
+        (folder / "shut").unlink(missing_ok=True)
         made.close()
+
+
+def gated(folder: Path) -> str:
+    """A model that computes only while there is no file `shut` in the folder."""
+    code = folder / "gated.py"
+    code.write_text(GATED.format(shut=str(folder / "shut")))
+    return (
+        '\n[models.gated]\nruntime = "python"\ncode = "gated.py"\ntrusted = true\n'
+        f'[models.gated.files."gated.py"]\nsources = ["file:{code}"]\n'
+        f'sha256 = "{sha256(code.read_bytes()).hexdigest()}"\n'
+    )
+
+
+@pytest.fixture
+def shut(server: Server) -> Iterator[Path]:
+    """The file that keeps the gated model of the module's server from computing."""
+    path = server.config.parent / "shut"
+    yield path
+    path.unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -222,3 +260,75 @@ def test_calls_have_accounts(client: triton.InferenceServerClient, server: Serve
     infer(client, "score", np.ones((7, 4), np.float32))
     entry = until(lambda: next((one for one in server.accounts() if one["rows"] == 7), None))
     assert (entry["endpoint"], entry["outcome"]) == ("infer", "ok")
+
+
+def test_a_deadline_ends_the_call_and_the_work(
+    client: triton.InferenceServerClient, server: Server, shut: Path
+) -> None:
+    ready(client, "gated")
+    shut.touch()
+    with pytest.raises(InferenceServerException) as raised:
+        infer(client, "gated", np.ones((3, 1), np.float32), client_timeout=0.3)
+    assert raised.value.status() == "StatusCode.DEADLINE_EXCEEDED"
+    until(lambda: server.in_flight() == 0)
+    entry = until(lambda: next((e for e in server.accounts() if e["model"] == "gated"), None))
+    assert entry["outcome"] in ("failed", "cancelled")
+
+
+def test_a_client_that_leaves_ends_the_work(
+    client: triton.InferenceServerClient, server: Server, shut: Path
+) -> None:
+    ready(client, "gated")
+    shut.touch()
+    given = [tensor(np.ones((1, 1), np.float32))]
+    came: queue.Queue[Any] = queue.Queue()
+    call = client.async_infer(
+        "gated", given, lambda result, error: came.put(error), headers=auth(), request_id="left"
+    )
+    until(lambda: server.in_flight() == 1)
+    call.cancel()
+    assert "CANCELLED" in str(came.get(timeout=20))
+    until(lambda: server.in_flight() == 0)
+    client.start_stream(lambda result, error: came.put(error), headers=auth())
+    client.async_stream_infer("gated", given)
+    until(lambda: server.in_flight() == 1)
+    client.stop_stream(cancel_requests=True)
+    until(lambda: server.in_flight() == 0)
+
+    def cancelled() -> int:
+        return sum(e["outcome"] == "cancelled" for e in server.accounts() if e["model"] == "gated")
+
+    until(lambda: cancelled() >= 2)
+
+
+def test_what_runs_ends_before_the_server_does(tmp_path: Path) -> None:
+    port = free_port()
+    came: queue.Queue[Any] = queue.Queue()
+    streamed: queue.Queue[Any] = queue.Queue()
+    given = np.ones((1, 1), np.float32)
+    with (
+        serving(tmp_path, port, gated(tmp_path)) as server,
+        triton.InferenceServerClient(f"127.0.0.1:{port}") as client,
+    ):
+        ready(client, "gated")
+        client.start_stream(lambda result, error: streamed.put((result, error)), headers=auth())
+        client.async_stream_infer("gated", [tensor(given)])
+        assert streamed.get(timeout=20)[0].as_numpy("y").tolist() == [[2.0]]
+        (tmp_path / "shut").touch()
+        client.async_infer(
+            "gated",
+            [tensor(given)],
+            lambda result, error: came.put((result, error)),
+            headers=auth(),
+        )
+        until(lambda: server.in_flight() == 1)
+        assert server.process is not None
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: not client.is_server_ready())
+        with pytest.raises(InferenceServerException, match="stopping") as raised:
+            infer(client, "gated", given)
+        assert raised.value.status() == "StatusCode.UNAVAILABLE"
+        (tmp_path / "shut").unlink()
+        assert came.get(timeout=20)[0].as_numpy("y").tolist() == [[2.0]]
+        assert "UNAVAILABLE" in str(streamed.get(timeout=20)[1])
+        assert server.process.wait(20) == 0
