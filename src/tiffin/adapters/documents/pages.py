@@ -6,43 +6,26 @@ is known to be within bounds.
 
 import binascii
 import io
-import math
 import re
-import threading
 from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import pypdfium2  # type: ignore[import-untyped]
 from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
 
+from tiffin.adapters.documents.drawing import Bounds, Refused, drawn
 from tiffin.errors import PayloadTooLarge, SchemaViolation
 
 FORMATS: Final = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
 PDF: Final = b"%PDF-"
-POINTS_PER_INCH: Final = 72
 WHITE: Final = "white"
 
 # What readers of PDF allow before its header.
 _HEADER_WITHIN: Final = 1024
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/\s]+={0,2}\s*")
 _DATA_URL: Final = re.compile(rb"data:[\w.+/-]*;base64,")
-_PASSWORD: Final = pypdfium2.raw.FPDF_ERR_PASSWORD
-_SECURITY: Final = pypdfium2.raw.FPDF_ERR_SECURITY
-# The library keeps its state for the whole process and isn't made for several threads.
-_ONE_AT_A_TIME: Final = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The most pages of a document, and pixels of all its pages together; PDFs become `dpi`."""
-
-    pages: int = 20
-    pixels: int = 64_000_000
-    dpi: int = 200
 
 
 def pages_of(document: bytes, bounds: Bounds) -> list[Image.Image]:
@@ -50,8 +33,7 @@ def pages_of(document: bytes, bounds: Bounds) -> list[Image.Image]:
     if not document:
         raise _faulty("the document is empty")
     if PDF in document[:_HEADER_WITHIN]:
-        with _ONE_AT_A_TIME:
-            return list(_pdf_pages(document, bounds))
+        return list(_pdf_pages(document, bounds))
     return list(_image_pages(document, bounds))
 
 
@@ -69,40 +51,13 @@ def decoded(text: bytes) -> bytes:
 
 def _pdf_pages(document: bytes, bounds: Bounds) -> Iterator[Image.Image]:
     try:
-        pdf = pypdfium2.PdfDocument(document)
-    except pypdfium2.PdfiumError as error:
-        raise _pdf_fault(error) from None
-    try:
-        if len(pdf) > bounds.pages:
-            raise PayloadTooLarge(
-                f"the PDF has {len(pdf)} pages; at most {bounds.pages} are read", param="document"
-            )
-        budget = bounds.pixels // len(pdf)
-        for number in range(len(pdf)):
-            try:
-                yield _rendered(pdf[number], budget, bounds.dpi)
-            except pypdfium2.PdfiumError:
-                raise _faulty(f"page {number + 1} of the PDF is broken") from None
-    finally:
-        pdf.close()
-
-
-def _rendered(page: Any, pixels: int, dpi: int) -> Image.Image:
-    """A page in the resolution that is wanted, or the highest that is within bounds."""
-    width, height = page.get_size()
-    inches = max(width, 1.0) * max(height, 1.0) / POINTS_PER_INCH**2
-    scale = min(dpi, math.sqrt(pixels / inches)) / POINTS_PER_INCH
-    # Sides are rounded up, so that what is whole but for the last digit would gain a pixel.
-    scale *= 1 - 1e-6
-    picture: Image.Image = page.render(scale=scale).to_pil().convert("RGB")
-    page.close()
-    return picture
-
-
-def _pdf_fault(error: pypdfium2.PdfiumError) -> SchemaViolation:
-    if error.err_code in (_PASSWORD, _SECURITY):
-        return _faulty("the PDF is encrypted: send it without its password")
-    return _faulty("the PDF is broken and can't be opened")
+        for page in drawn(document, bounds):
+            size = (page.width, page.height)
+            yield Image.frombuffer("RGB", size, page.rows, "raw", "RGB", page.stride, 1)
+    except Refused as refused:
+        if refused.large:
+            raise PayloadTooLarge(refused.told, param="document") from None
+        raise _faulty(refused.told) from None
 
 
 def _image_pages(document: bytes, bounds: Bounds) -> Iterator[Image.Image]:

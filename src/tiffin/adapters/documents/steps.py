@@ -15,7 +15,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tiffin.adapters.documents import detection, orientation, recognition
 from tiffin.adapters.documents.crops import as_input, cut
-from tiffin.adapters.documents.pages import WHITE, Bounds, decoded, pages_of
+from tiffin.adapters.documents.drawing import Bounds
+from tiffin.adapters.documents.pages import WHITE, decoded, pages_of
 from tiffin.errors import LoadFailed, SchemaViolation
 from tiffin.serving.pipeline.functions import Counted, step
 
@@ -51,6 +52,7 @@ def read(
     max_pages: int = Bounds.pages,
     max_pixels: int = Bounds.pixels,
     dpi: int = Bounds.dpi,
+    max_seconds: float = Bounds.seconds,
 ) -> Counted:
     """A document's pages, from its bytes or from base64 of them."""
     content = b"" if document is None else document.tobytes()
@@ -58,7 +60,7 @@ def read(
         content = decoded(base64[0])
     elif document is None:
         raise SchemaViolation("expected the input 'document' or 'base64'", param="inputs")
-    pages = pages_of(content, Bounds(max_pages, max_pixels, dpi))
+    pages = pages_of(content, Bounds(max_pages, max_pixels, dpi, max_seconds))
     pixels = sum(page.width * page.height for page in pages)
     return Counted({"pages": [np.asarray(page) for page in pages]}, len(pages), pixels)
 

@@ -5,6 +5,7 @@ function's thread can only be left behind to finish what it has in hand.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -141,14 +142,18 @@ class Run:
         return dict(gave)
 
     async def _function(self, step: Step, values: One) -> One:
-        workers = self._workers
+        workers, loop = self._workers, asyncio.get_running_loop()
+
+        def ended(_: object) -> None:
+            # The loop may have closed before a function that was left behind has ended.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(workers.working, -1)
+
         workers.working(1)
-        try:
-            gave, usage = await asyncio.get_running_loop().run_in_executor(
-                workers.threads, workers.functions[step.name], values
-            )
-        finally:
-            workers.working(-1)
+        # Whoever leaves doesn't end it: it counts until its thread is free.
+        work = workers.threads.submit(workers.functions[step.name], values)
+        work.add_done_callback(ended)
+        gave, usage = await asyncio.wrap_future(work)
         self.tally.add(usage)
         return gave
 

@@ -3,15 +3,17 @@
 import contextlib
 import io
 import struct
+import time
 import zlib
 from base64 import b64encode
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
-from tiffin.adapters.documents.pages import Bounds, decoded, pages_of
+from tiffin.adapters.documents.drawing import Bounds
+from tiffin.adapters.documents.pages import decoded, pages_of
 from tiffin.errors import PayloadTooLarge, SchemaViolation
 
 SMALL = Bounds(pages=3, pixels=100_000, dpi=72)
@@ -114,6 +116,26 @@ def test_a_large_page_is_drawn_as_fine_as_its_bounds_allow() -> None:
     assert page.size == (50, 25)
 
 
+def endless_pdf() -> bytes:
+    """A PDF of a few kilobytes that takes minutes to draw."""
+    curves = zlib.compress(b"0 0 m 100 100 l 90 1 10 2 50 90 c S " * 1_000_000, 9)
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R>>",
+        b"<</Filter/FlateDecode/Length %d>>stream\n%b\nendstream" % (len(curves), curves),
+    ]
+    told = b"".join(b"%d 0 obj%b endobj\n" % (at, one) for at, one in enumerate(objects, 1))
+    return b"%PDF-1.4\n" + told + b"trailer<</Size 5/Root 1 0 R>>\n%%EOF\n"
+
+
+def test_a_pdf_that_takes_too_long_is_given_up() -> None:
+    began = time.monotonic()
+    with pytest.raises(PayloadTooLarge, match=r"takes longer than 0\.5 s"):
+        pages_of(endless_pdf(), Bounds(seconds=0.5))
+    assert time.monotonic() - began < 5
+
+
 @pytest.mark.parametrize(
     ("content", "error", "told"),
     [
@@ -156,6 +178,7 @@ def test_what_is_not_base64_is_refused(text: bytes) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@settings(deadline=None)  # each PDF has a process of its own
 @given(
     st.sampled_from([saved(picture(), kind) for kind in ("PNG", "JPEG", "TIFF", "GIF")] + [pdf()]),
     st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=8),

@@ -1,6 +1,7 @@
 """A request through a graph: side by side, one end for all, one by one, and what is summed up."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -75,6 +76,16 @@ def breaks(x: NDArray[Any]) -> Mapping[str, Any]:
     raise ZeroDivisionError
 
 
+HOLD, HELD = threading.Event(), threading.Event()
+
+
+@step(takes={"x": "FP32[-1]"}, gives={"y": "FP32[-1]"})
+def holds(x: NDArray[Any]) -> Mapping[str, Any]:
+    HELD.set()
+    HOLD.wait(10)
+    return {"y": x}
+
+
 class Bench:
     """Graphs over fake models `a`, `b` … and the functions above."""
 
@@ -86,7 +97,7 @@ class Bench:
     def graph(self, steps: list[dict[str, Any]], outputs: dict[str, Any]) -> Graph:
         tree = {"runtime": "pipeline", "steps": steps, "outputs": outputs}
         pipeline = msgspec.convert(tree, PipelineModel)
-        known = {"apart": apart, "together": together, "breaks": breaks}
+        known = {"apart": apart, "together": together, "breaks": breaks, "holds": holds}
         self.functions = {
             one.name: Function(one.function, known[one.function], {}, {})
             for one in pipeline.steps
@@ -160,6 +171,23 @@ async def test_leaving_stops_every_call_and_begins_no_other(threads: ThreadPoolE
     with pytest.raises(asyncio.CancelledError):
         await running
     assert (first.inside, second.inside, after.left) == (0, 0, 0)
+
+
+async def test_a_function_that_is_left_behind_counts_until_it_has_ended(
+    threads: ThreadPoolExecutor,
+) -> None:
+    bench = Bench(threads)
+    graph = bench.graph(
+        [{"name": "f", "function": "holds", "inputs": {"x": "request.x"}}], {"y": "f.y"}
+    )
+    running = asyncio.ensure_future(bench.run()(graph, X))
+    assert await asyncio.to_thread(HELD.wait, 10)
+    running.cancel()
+    await asyncio.wait([running])
+    assert bench.working == [1]
+    HOLD.set()
+    await asyncio.to_thread(threads.shutdown)
+    assert bench.working == [1, -1]
 
 
 async def test_the_deadline_stops_every_call(threads: ThreadPoolExecutor) -> None:
