@@ -116,12 +116,12 @@ def read_sound(sound: bytes, most_s: float, go_on: Callable[[], bool]) -> "NDArr
 
     pieces: list[bytes] = []
     size, most = 0, int(most_s * RATE) * 2
-    with contextlib.closing(_decoded(sound)) as decoded:
+    with contextlib.closing(_decoded(sound, most_s)) as decoded:
         for piece in decoded:
             pieces.append(piece)
             size += len(piece)
             if size > most:
-                raise InvalidRequest(f"the sound is longer than {most_s:g} seconds", param="file")
+                raise _too_long(most_s)
             if not go_on():
                 break
     if not size:
@@ -130,8 +130,8 @@ def read_sound(sound: bytes, most_s: float, go_on: Callable[[], bool]) -> "NDArr
     return samples.astype(np.float32) / np.float32(32_768)
 
 
-def _decoded(sound: bytes) -> Generator[bytes, None, None]:
-    """The samples of a file, frame by frame, as 16-bit integers."""
+def _decoded(sound: bytes, most_s: float) -> Generator[bytes, None, None]:
+    """The samples of a file, frame by frame, as 16-bit integers; no frame is over `most_s` long."""
     import av
 
     allowed = {"format_whitelist": CONTAINERS, "protocol_whitelist": "none"}
@@ -153,6 +153,9 @@ def _decoded(sound: bytes) -> Generator[bytes, None, None]:
                     if bad > MAX_BAD_FRAMES:
                         raise
                     continue
+                # A frame may say that each of its samples is a second: that would fill the memory.
+                if frame is not None and frame.samples > most_s * frame.sample_rate:
+                    raise _too_long(most_s)
                 for part in resampler.resample(frame):
                     yield part.to_ndarray().tobytes()
                 if frame is None:
@@ -163,6 +166,10 @@ def _decoded(sound: bytes) -> Generator[bytes, None, None]:
                 " known here (flac, mp3, mp4, m4a, ogg, wav and webm are)",
                 param="file",
             ) from error
+
+
+def _too_long(most_s: float) -> InvalidRequest:
+    return InvalidRequest(f"the sound is longer than {most_s:g} seconds", param="file")
 
 
 def _segment(found: Any) -> Segment:

@@ -3,6 +3,8 @@
 import contextlib
 import io
 import random
+import resource
+import struct
 import sys
 import wave
 from collections.abc import Callable
@@ -151,3 +153,24 @@ async def test_without_its_library_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "faster_whisper", None)
     with pytest.raises(LoadFailed, match=r"tiffin\[audio\]"):
         await WhisperRuntime({}, WhisperModel(files={}), 1).load()
+
+
+def slow_sound(samples: int) -> bytes:
+    """A Matroska file with one frame of so many samples, of which each is a second."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="matroska") as container:
+        stream = container.add_stream("pcm_s16le", rate=RATE, layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, samples), np.int16), "s16", "mono")
+        frame.sample_rate, frame.pts = RATE, 0
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    told = b"\xb5\x88" + struct.pack(">d", RATE)
+    assert file.getvalue().count(told) == 1
+    return file.getvalue().replace(told, b"\xb5\x88" + struct.pack(">d", 1))
+
+
+def test_a_frame_that_says_to_be_hours_long_is_refused_before_it_fills_the_memory() -> None:
+    sound = slow_sound(10_000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidRequest, match="longer than 10 seconds"):
+        read_sound(sound, 10, always)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
