@@ -262,6 +262,22 @@ def test_calls_have_accounts(client: triton.InferenceServerClient, server: Serve
     assert (entry["endpoint"], entry["outcome"]) == ("infer", "ok")
 
 
+def test_a_new_gateway_takes_calls_again(
+    client: triton.InferenceServerClient, server: Server
+) -> None:
+    ready(client, "double")
+    server.until_ready("gateway", after_pid=server.kill("gateway"))
+
+    def answered() -> bool:
+        try:
+            return bool(client.is_model_ready("double", headers=auth(), client_timeout=1.0))
+        except InferenceServerException:
+            return False
+
+    until(answered)
+    assert infer(client, "double", np.ones((1, 2), np.float32)).as_numpy("y").tolist() == [[2, 2]]
+
+
 def test_a_deadline_ends_the_call_and_the_work(
     client: triton.InferenceServerClient, server: Server, shut: Path
 ) -> None:

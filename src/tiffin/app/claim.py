@@ -51,22 +51,35 @@ def claim(folder: DataFolder) -> Iterator[None]:
 
 
 def listen(server: Server) -> socket.socket:
-    """The bound, listening public socket; port 0 takes a free one. Raises `ConfigInvalid`."""
-    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-    address = (server.host, server.port)
+    """The bound, listening public socket; port 0 takes a free one. Raises `ConfigInvalid`.
+
+    That the port for gRPC can be had is looked at too; its library opens it by itself, later.
+    """
+    listener = _opened(server.host, server.port, "port")
+    if server.grpc_port:
+        try:
+            _opened(server.host, server.grpc_port, "grpc_port").close()
+        except ConfigInvalid:
+            listener.close()
+            raise
+    return listener
+
+
+def _opened(host: str, port: int, setting: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    variable = f"TIFFIN__SERVER__{setting.upper()}"
+    where = f"server.{setting}"
     try:
-        return socket.create_server(address, family=family, backlog=BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as failure:
         if failure.errno == errno.EADDRINUSE:
-            mend = "another program listens there; choose a port with TIFFIN__SERVER__PORT"
-            raise ConfigInvalid(
-                f"port {server.port} is taken: {mend}", where="server.port"
-            ) from failure
+            mend = f"another program listens there; choose a port with {variable}"
+            raise ConfigInvalid(f"port {port} is taken: {mend}", where=where) from failure
         if failure.errno == errno.EACCES:
-            mend = "ports below 1024 need a privilege; choose one above with TIFFIN__SERVER__PORT"
-            raise ConfigInvalid(mend, where="server.port") from failure
+            mend = f"ports below 1024 need a privilege; choose one above with {variable}"
+            raise ConfigInvalid(mend, where=where) from failure
         raise ConfigInvalid(
-            f"{server.host!r} is no address of this machine: {failure}", where="server.host"
+            f"{host!r} is no address of this machine: {failure}", where="server.host"
         ) from failure
 
 

@@ -134,6 +134,13 @@ def test_a_taken_port_is_an_error_with_the_mend() -> None:
             listen(Server(port=port))
 
 
+def test_a_taken_port_for_grpc_is_an_error_too() -> None:
+    with listen(Server(port=0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigInvalid, match=f"{port} is taken.*TIFFIN__SERVER__GRPC_PORT"):
+            listen(Server(port=0, grpc_port=port))
+
+
 def test_a_foreign_address_is_an_error() -> None:
     with pytest.raises(ConfigInvalid, match=r"server\.host"):
         listen(Server(host="192.0.2.1", port=0))
