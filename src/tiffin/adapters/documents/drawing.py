@@ -32,7 +32,7 @@ class Bounds:
     pages: int = 20
     pixels: int = 64_000_000
     dpi: int = 200
-    seconds: float = 30.0
+    seconds: float = 15.0
 
 
 class Drawn(NamedTuple):

@@ -123,18 +123,17 @@ class Run:
     ) -> One:
         async with self._room:
             try:
-                gave = await work(step, values)
+                return await work(step, values)
             except InvalidRequest:
                 raise
             except TiffinError as error:
                 message = f"step '{step.name}': {error.message}"
                 raise type(error)(message, retry_after=error.retry_after) from error
-        self._workers.stepped()
-        return gave
 
     async def _model(self, step: Step, values: One) -> One:
         arrays = {name: _one(value) for name, value in values.items()}
         gave, usage = await self._workers.peers[step.model](arrays, step.wanted, self._hop)
+        self._workers.stepped()
         self.tally.add(usage)
         missing = [name for name in step.wanted if name not in gave]
         if missing:
@@ -144,10 +143,14 @@ class Run:
     async def _function(self, step: Step, values: One) -> One:
         workers, loop = self._workers, asyncio.get_running_loop()
 
+        def count() -> None:
+            workers.working(-1)
+            workers.stepped()  # to refuse is progress too
+
         def ended(_: object) -> None:
             # The loop may have closed before a function that was left behind has ended.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(workers.working, -1)
+                loop.call_soon_threadsafe(count)
 
         workers.working(1)
         # Whoever leaves doesn't end it: it counts until its thread is free.

@@ -93,6 +93,10 @@ class Bench:
         self.peers = peers
         self._threads = threads
         self.working: list[int] = []
+        self.steps = 0
+
+    def stepped(self) -> None:
+        self.steps += 1
 
     def graph(self, steps: list[dict[str, Any]], outputs: dict[str, Any]) -> Graph:
         tree = {"runtime": "pipeline", "steps": steps, "outputs": outputs}
@@ -115,7 +119,7 @@ class Bench:
             self.functions,
             self._threads,
             self.working.append,
-            lambda: None,
+            self.stepped,
         )
         return Run(workers, Hop(b"", 1e9), parallel)
 
@@ -171,6 +175,16 @@ async def test_leaving_stops_every_call_and_begins_no_other(threads: ThreadPoolE
     with pytest.raises(asyncio.CancelledError):
         await running
     assert (first.inside, second.inside, after.left) == (0, 0, 0)
+
+
+async def test_a_function_that_fails_has_made_progress(threads: ThreadPoolExecutor) -> None:
+    bench = Bench(threads)
+    graph = bench.graph(
+        [{"name": "f", "function": "breaks", "inputs": {"x": "request.x"}}], {"y": "f.y"}
+    )
+    with pytest.raises(RunFailed):
+        await bench.run()(graph, X)
+    assert bench.steps == 1
 
 
 async def test_a_function_that_is_left_behind_counts_until_it_has_ended(
