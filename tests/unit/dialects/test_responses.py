@@ -355,6 +355,7 @@ FILE = {"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}
             "invalid_value",
             "input[0].call_id",
         ),
+        ({"tools": [{"type": "web_search"}]}, "unsupported_parameter", "tools[0].type"),
         ({"tools": [{"type": "web_search", "x": 1}]}, "unsupported_parameter", "tools[0].type"),
         ({"tools": [{**WEATHER, "strict": True}]}, "unsupported_parameter", "tools[0].strict"),
         ({"tools": [WEATHER, WEATHER]}, "invalid_value", "tools[1].name"),

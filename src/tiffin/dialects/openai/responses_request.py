@@ -15,7 +15,7 @@ from tiffin.dialects.openai.responses_items import (
     messages_of,
     refuse_type,
 )
-from tiffin.errors import SchemaViolation, TiffinError, UnknownParameter
+from tiffin.errors import InvalidRequest, SchemaViolation, TiffinError, UnknownParameter
 from tiffin.types.responses import FunctionTool, InputItem, ResponseRequest, TextFormat
 from tiffin.types.text import (
     MAX_MESSAGES,
@@ -72,13 +72,13 @@ def read(body: bytes) -> ResponseRequest:
     """The request that `body` spells; raises an `InvalidRequest` that names the parameter."""
     try:
         return _READER.read(body)[0]
-    except UnknownParameter as error:
+    except (UnknownParameter, SchemaViolation) as error:
         _name_type(error, body)
         raise
 
 
-def _name_type(error: UnknownParameter, body: bytes) -> None:
-    """Where a field is unknown since its item is of a type that isn't served, say that."""
+def _name_type(error: InvalidRequest, body: bytes) -> None:
+    """Where a field is unknown, or missing, since its item's type isn't served, say that."""
     found = _ITEM_OR_TOOL.match(error.param or "")
     if found is None:
         return
