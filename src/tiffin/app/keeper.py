@@ -136,9 +136,9 @@ class Keeper:
         self._set(state=State.STARTING, pid=self._child.pid)
         self._tell(News.STARTED, self.status, 0.0)
         code = await self._watch(self._child)
-        reason = self._why(code)
+        reason, said = self._why(code)
         self._child = None
-        self._ended(permanent=code == EXIT_PERMANENT, reason=reason)
+        self._ended(permanent=code == EXIT_PERMANENT, reason=reason, said=said)
 
     async def _watch(self, child: Child) -> int:
         started = time.monotonic()
@@ -170,7 +170,7 @@ class Keeper:
             state=pulse.state if pulse else "Z",
         )
 
-    def _ended(self, *, permanent: bool, reason: str) -> None:
+    def _ended(self, *, permanent: bool, reason: str, said: str = "") -> None:
         if self._stopping:
             return
         healthy_s = time.monotonic() - self._ready_at if self._ready_at else 0.0
@@ -179,6 +179,7 @@ class Keeper:
             state=State.FAILED if permanent else State.WAITING,
             pid=0,
             reason=reason,
+            said=said,
             restarts=self.status.restarts + 1,
         )
         self._clear(keep_failure=True)
@@ -189,14 +190,15 @@ class Keeper:
             async with asyncio.timeout(self._restarts.delay_s):
                 await self._wake.wait()
 
-    def _why(self, code: int) -> str:
+    def _why(self, code: int) -> tuple[str, str]:
+        """Why it ended in our words, and in its own where they may explain it."""
         if self._stuck:
-            return self._stuck
+            return self._stuck, ""
         if failure := self._failure():
-            return failure
+            return failure, ""
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
-        return f"exit code {code}" + (f": {self._voice.last}" if self._voice.last else "")
+            return f"killed by {signal.Signals(-code).name}", ""
+        return f"exit code {code}", self._voice.last
 
     def _failure(self) -> str:
         """The reason that a failed replica left in its state file."""

@@ -248,7 +248,7 @@ class _Herald:
             _LOG.info("process ready", extra={"fields": {**fields, "ready_ms": status.ready_ms}})
             self._ready(status)
         else:
-            ended = {**fields, "reason": status.reason, "delay_s": delay_s}
+            ended = {**fields, "reason": status.explained, "delay_s": delay_s}
             _LOG.warning("process ended", extra={"fields": ended})
             self._console.line(_obituary(status, delay_s))
 
@@ -286,5 +286,5 @@ def _obituary(status: ProcessStatus, delay_s: float) -> str:
     what = f"model {status.model}" if status.model else status.name
     when = f"in {delay_s:.1f} s" if delay_s else "now"
     if status.state is State.FAILED:
-        return f"{what} failed: {status.reason} (next try {when})"
-    return f"{what} ended: {status.reason} (starting again {when})"
+        return f"{what} failed: {status.explained} (next try {when})"
+    return f"{what} ended: {status.explained} (starting again {when})"

@@ -108,7 +108,8 @@ def _model(model: Json) -> Row:
 
 def _process(process: Json) -> Row:
     again = f"restarted {process['restarts']} times" if process["restarts"] else ""
-    why = f"{again}; {process['reason']}" if again and process["reason"] else again
+    reason = ": ".join(filter(None, (process["reason"], process.get("said"))))
+    why = f"{again}; {reason}" if again and reason else again
     return process["name"], process["state"], f"pid {process['pid']}", why
 
 

@@ -139,7 +139,7 @@ def _model(
     process = processes.get(name)
     replica = _read(run / f"{name}.state.json", _ReplicaState) or _ReplicaState()
     if process is not None and process.state is State.FAILED:
-        replica = _ReplicaState(phase="failed", reason=replica.reason or process.reason)
+        replica = _ReplicaState(phase="failed", reason=replica.reason or process.explained)
     return msgspec.structs.replace(
         model,
         state=replica.phase if replica.phase in ("ready", "failed") else "loading",

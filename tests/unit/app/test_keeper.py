@@ -76,8 +76,8 @@ class Scene:
             patience=patience,
             grace_s=7.0,
         )
-        voice = Voice("r-chat", lambda line: None)
-        self.keeper = Keeper(post, self.launcher, voice, lambda *told: self.news.append(told))
+        self.voice = Voice("r-chat", lambda line: None)
+        self.keeper = Keeper(post, self.launcher, self.voice, lambda *told: self.news.append(told))
         self.task: asyncio.Task[None] | None = None
 
     def begin(self) -> asyncio.Task[None]:
@@ -120,6 +120,15 @@ async def test_a_process_that_ends_is_started_again_at_once(scene: Scene) -> Non
     assert scene.keeper.status.pid == second.pid
     assert scene.keeper.status.reason == "exit code 1"
     assert [news for news, _, _ in scene.news] == [News.STARTED, News.ENDED, News.STARTED]
+
+
+async def test_what_it_printed_last_is_kept_apart_from_the_reason(scene: Scene) -> None:
+    child = await scene.child(0)
+    scene.voice(b"the customer is called Ada\n")
+    child.end(1)
+    await scene.child(1)
+    assert scene.keeper.status.reason == "exit code 1"
+    assert scene.keeper.status.explained == "exit code 1: the customer is called Ada"
 
 
 async def test_a_process_in_a_crash_loop_waits_longer_each_time(scene: Scene) -> None:

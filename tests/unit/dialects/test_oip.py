@@ -92,6 +92,10 @@ def test_a_whole_number_is_an_integer_however_it_is_written() -> None:
     twice = b'{"inputs":[{"name":"x","name":"x","shape":[1.0],"datatype":"FP32","data":[1]}]}'
     with pytest.raises(MalformedBody, match="given twice"):
         read(twice)
+    for word in (b"NaN", b"Infinity", b"-Infinity"):  # not even beside one that is read again
+        odd = b'{"inputs":[{"name":"x","shape":[1.0],"datatype":"FP32","data":[%b]}]}' % word
+        with pytest.raises(MalformedBody, match="isn't JSON"):
+            read(odd)
     for shape in ("[1.5]", "[1e999]", "[-1.0]", "[NaN]"):
         with pytest.raises(TiffinError):
             read(b'{"inputs":[{"name":"x","shape":%b,"datatype":"FP32"}]}' % shape.encode())

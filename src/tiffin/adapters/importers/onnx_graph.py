@@ -1,7 +1,6 @@
 """ONNX files: checked, tidied where need be, made one file, and run once."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -83,6 +82,7 @@ def _in_one_file(path: Path, scratch: Path) -> tuple[Path, list[str]]:
         import onnx
     except ImportError:
         return path, []  # onnxruntime's own check must do
+    _refuse_large(path.stat().st_size, path)
     try:
         model = onnx.load(path, load_external_data=False)
         outside = any(one.external_data for one in model.graph.initializer)
@@ -94,7 +94,7 @@ def _in_one_file(path: Path, scratch: Path) -> tuple[Path, list[str]]:
             return path, ["onnx's own checker finds nothing wrong"]
         if outside:
             notes.append("its weights, which lay in files beside it, are in it now")
-        _refuse_large(model, path)
+        _refuse_large(model.ByteSize(), path)
         onnx.checker.check_model(model)
         made = scratch / GRAPH
         onnx.save(model, made)
@@ -106,8 +106,7 @@ def _in_one_file(path: Path, scratch: Path) -> tuple[Path, list[str]]:
     return made, notes
 
 
-def _refuse_large(model: Any, path: Path) -> None:
-    size = model.ByteSize()
+def _refuse_large(size: int, path: Path) -> None:
     if not 0 <= size < LARGEST_BYTES:
         raise ArtifactError(
             f"{path} has more than {LARGEST_BYTES // 10**9} GB with its weights, which one ONNX"

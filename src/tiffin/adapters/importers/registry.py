@@ -37,6 +37,8 @@ def bring(order: Order, kind: str = "") -> Imported:
         )
     if not order.path.exists():
         raise ArtifactError(f"there is nothing at {order.path}")
+    if not (order.path.is_file() or order.path.is_dir()):  # a pipe would be waited for
+        raise ArtifactError(f"{order.path} is neither a file nor a folder")
     kind = kind or kind_at(order.path)
     module, _, name = IMPORTERS[kind].partition(":")
     importer: Callable[[Order], Imported] = getattr(import_module(module), name)

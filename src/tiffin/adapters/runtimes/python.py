@@ -69,16 +69,17 @@ class PythonRuntime:
         given = {name: self._own(name, array) for name, array in inputs.items()}
         try:
             told = self._model.predict(given)
-        except InvalidRequest:
-            raise
-        except (Exception, SystemExit) as error:
+            if not isinstance(told, Mapping):
+                raise RunFailed(f"predict returned {type(told).__name__}, not a dict of arrays")
+            return {name: self._checked(name, told) for name in outputs}
+        except (InvalidRequest, RunFailed) as error:
+            told_as = InvalidRequest if isinstance(error, InvalidRequest) else RunFailed
+            raise told_as(_words(error.message)) from error
+        except BaseException as error:  # what isn't an Exception would end the thread, not the run
             log.error("the model's code failed", exc_info=True)
             raise RunFailed(
-                f"the model's code raised {type(error).__name__}; the server's log says where"
+                f"the model's code raised {_kind(error)}; the server's log says where"
             ) from error
-        if not isinstance(told, Mapping):
-            raise RunFailed(f"predict returned {type(told).__name__}, not a dict of arrays")
-        return {name: self._checked(name, told) for name in outputs}
 
     async def close(self) -> None:
         """Let go of the object and its files; idempotent."""
@@ -104,14 +105,14 @@ class PythonRuntime:
             self._model = made()
             if hasattr(made, "load"):
                 self._model.load(dict(named.paths))
+            return self._signature()
         except LoadFailed:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             log.error("the model's code failed while it loaded", exc_info=True)
             raise LoadFailed(
-                f"the model's code failed while it loaded: {type(error).__name__}: {error}"
+                f"the model's code failed while it loaded: {_kind(error)}; the log says where"
             ) from error
-        return self._signature()
 
     def _signature(self) -> Signature:
         model = self._model
@@ -210,6 +211,16 @@ def _fits(given: tuple[int, ...], declared: tuple[int, ...]) -> bool:
     return len(given) == len(declared) and all(
         wanted in (ANY, size) for size, wanted in zip(given, declared, strict=True)
     )
+
+
+def _kind(error: BaseException) -> str:
+    """What was raised, by its type alone: its text may hold what isn't the client's to know."""
+    return _words(type(error).__name__, at_most=80)
+
+
+def _words(told: object, *, at_most: int = 2_000) -> str:
+    """Something of the code's as text that every answer can carry."""
+    return str(told)[:at_most].encode("utf-8", "replace").decode()
 
 
 def _texts(what: str, array: NDArray[Any]) -> NDArray[Any]:

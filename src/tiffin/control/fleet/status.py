@@ -19,8 +19,9 @@ class State(Enum):
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One kept process. `restarts` counts starts after the first; `reason` is why it last ended.
 
-    `pid` is 0 while none runs, `since_ns` (UTC) is when `state` began, `ready_ms` is how long the
-    last start took to ready.
+    `said` is the last that it printed, which may explain more and may hold anything: it is for
+    operators alone. `pid` is 0 while none runs, `since_ns` (UTC) is when `state` began, `ready_ms`
+    is how long the last start took to ready.
     """
 
     name: str
@@ -30,8 +31,14 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
     restarts: int = 0
     reason: str = ""
+    said: str = ""
     since_ns: int = 0
     ready_ms: int = 0
+
+    @property
+    def explained(self) -> str:
+        """The reason with what it said, for operators."""
+        return f"{self.reason}: {self.said}" if self.said else self.reason
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -192,13 +192,17 @@ def _decoded(header: bytes | memoryview) -> InferRequest:
         if "got `float`" not in str(error) or len(header) > MAX_READ_AGAIN_BYTES:
             raise
     # To JSON Schema, and to clients that only have one kind of number, 1.0 is an integer.
-    tree = json.loads(bytes(header), parse_float=_number)
+    tree = json.loads(bytes(header), parse_float=_number, parse_constant=_no_number)
     return _INFER.decode(msgspec.json.encode(tree))
 
 
 def _number(text: str) -> int | float:
     value = float(text)
     return int(value) if value.is_integer() else value
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} isn't JSON; a missing value is null")
 
 
 def _fault(told: str) -> InvalidRequest:

@@ -97,7 +97,7 @@ class Function:
             gave = self._function(**inputs, **self._settings)
         except TiffinError:
             raise
-        except Exception as error:  # noqa: BLE001 - whoever wrote it, it ends one request only
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it ends one request
             log.error("a pipeline's function failed", function=self.name, exc_info=True)
             raise RunFailed(f"the function {self.name} failed: {type(error).__name__}") from None
         counted = gave if isinstance(gave, Counted) else Counted(gave)

@@ -1,6 +1,7 @@
 """Folders, GGUF files and classes: recognised by content, led to what can serve them."""
 
 import json
+import os
 import pickle
 import struct
 import sys
@@ -240,3 +241,10 @@ def test_an_unknown_kind_is_refused_with_those_that_there_are(tmp_path: Path) ->
         imported(tmp_path, "caffe")
     with pytest.raises(ArtifactError, match="nothing at"):
         imported(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("kind", ["", "onnx"])
+def test_what_is_no_file_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.pkl")
+    with pytest.raises(ArtifactError, match="neither a file nor a folder"):
+        imported(tmp_path / "model.pkl", kind)

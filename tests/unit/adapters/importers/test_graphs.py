@@ -1,5 +1,6 @@
 """ONNX files: what is sound passes as it is, what can be mended is, the rest is refused."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,11 @@ def test_a_graph_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     path.write_bytes(doubled().SerializeToString()[:-20])
     with pytest.raises(ArtifactError, match="no valid ONNX model"):
         imported(path)
+
+
+def test_a_file_larger_than_any_graph_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.touch()
+    os.truncate(path, 5_000_000_000_000)
+    with pytest.raises(ArtifactError, match="more than 2 GB"):
+        imported(path, "onnx")

@@ -68,7 +68,17 @@ async def test_its_files_are_given_by_name_and_its_modules_can_be_imported(tmp_p
     sys.modules.pop("beside_it")
 
 
-@pytest.mark.parametrize("raised", ["ValueError('secret')", "SystemExit(1)", "KeyError('x')"])
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "ValueError('secret')",
+        "SystemExit(1)",
+        "KeyError('x')",
+        "KeyboardInterrupt('secret')",
+        "GeneratorExit()",
+        "BaseException('secret')",
+    ],
+)
 async def test_what_its_code_raises_stays_inside(raised: str, tmp_path: Path) -> None:
     code = f"{HEAD}    def predict(self, inputs):\n        raise {raised}\n"
     made, _ = await loaded(tmp_path, code)
@@ -77,6 +87,38 @@ async def test_what_its_code_raises_stays_inside(raised: str, tmp_path: Path) ->
     assert "secret" not in failure.value.message
     assert raised.partition("(")[0] in failure.value.message
     await made.close()
+
+
+async def test_what_it_returns_may_raise_anything_too(tmp_path: Path) -> None:
+    code = predicting("{'y': Odd()}") + (
+        "class Odd:\n"
+        "    def __array__(self, *given, **more):\n"
+        "        raise KeyboardInterrupt('secret')\n"
+    )
+    made, _ = await loaded(tmp_path, code)
+    with pytest.raises(RunFailed, match="raised KeyboardInterrupt;"):
+        made.run({"x": X}, ["y"])
+    await made.close()
+
+
+@pytest.mark.parametrize("words", ["'half \\ud800'", "7", "['a list']"])
+async def test_its_refusal_can_be_told_whatever_it_holds(words: str, tmp_path: Path) -> None:
+    code = (
+        f"from tiffin.errors import InvalidRequest\n{HEAD}"
+        f"    def predict(self, inputs):\n        raise InvalidRequest({words})\n"
+    )
+    made, _ = await loaded(tmp_path, code)
+    with pytest.raises(InvalidRequest) as refusal:
+        made.run({"x": X}, ["y"])
+    assert refusal.value.message.encode()
+    await made.close()
+
+
+async def test_why_it_didnt_load_is_told_without_its_words(tmp_path: Path) -> None:
+    code = f"{HEAD}    def load(self, files):\n        raise KeyboardInterrupt('secret')\n{SUM}"
+    with pytest.raises(LoadFailed, match="loaded: KeyboardInterrupt") as failure:
+        await loaded(tmp_path, code)
+    assert "secret" not in failure.value.message
 
 
 async def test_its_code_may_refuse_a_request(tmp_path: Path) -> None:

@@ -68,3 +68,13 @@ def test_a_refusal_of_the_request_comes_through() -> None:
 
     with pytest.raises(InvalidRequest, match="not this"):
         Function("f", refuses, {}, {})(X)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt("secret"), GeneratorExit(), SystemExit(1)])
+def test_whatever_it_raises_fails_one_request(raised: BaseException) -> None:
+    @step(takes={"x": "FP32[-1]"}, gives={"y": "FP32[1]"})
+    def function(x: Any) -> Any:
+        raise raised
+
+    with pytest.raises(RunFailed, match=f"failed: {type(raised).__name__}$"):
+        Function("f", function, {}, {})(X)
