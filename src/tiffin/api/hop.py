@@ -3,6 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
+from typing import Final
 
 import msgspec
 
@@ -20,17 +21,25 @@ from tiffin.serving.replica import Context
 from tiffin.telemetry import log
 from tiffin.types.usage import Usage
 
+_TIMES: Final = (b"x-tiffin-timeout-ms", b"x-tiffin-aim-ms", b"x-tiffin-first-ms")
+
 
 def context_of(exchange: Exchange, clock: Clock) -> Context:
     """For whom a request is, until when and how urgent; raises `InvalidRequest`."""
     tenant = (exchange.header(b"x-tiffin-tenant") or b"").decode("latin-1")
     batch = exchange.header(b"x-tiffin-priority") == b"batch"
-    left_ms = exchange.header(b"x-tiffin-timeout-ms")
+    now = clock.monotonic()
+    deadline, aim, first = [now + _left_s(exchange, name) for name in _TIMES]
+    return Context(tenant, deadline, batch, aim, first)
+
+
+def _left_s(exchange: Exchange, name: bytes) -> float:
+    left_ms = exchange.header(name)
     if left_ms is None:
-        return Context(tenant, math.inf, batch)
+        return math.inf
     if not left_ms.isdigit():
-        raise InvalidRequest("x-tiffin-timeout-ms must be whole milliseconds")
-    return Context(tenant, clock.monotonic() + int(left_ms) / 1000, batch)
+        raise InvalidRequest(f"{name.decode()} must be whole milliseconds")
+    return int(left_ms) / 1000
 
 
 def usage_header(usage: Usage) -> tuple[bytes, bytes]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from tiffin.cli import template
-from tiffin.config import models, schema, shape
+from tiffin.config import models, objectives, schema, shape
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
@@ -35,6 +35,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (schema.Key, "[tenants.NAME.keys.KEY]", "tenants.starter.keys.main"),
     (models.LlamacppModel, '[models.NAME] with runtime = "llamacpp"', "models.chat-tiny"),
     (models.File, "[models.NAME.files.FILE]", 'models.fraud.files."model.onnx"'),
+    (objectives.Slo, "[models.NAME.slo]", "models.chat-tiny.slo"),
     (models.OnnxModel, '[models.NAME] with runtime = "onnx"', "models.fraud"),
     (models.Decision, "[models.NAME.decision]", "models.fraud.decision"),
     (models.PythonModel, '[models.NAME] with runtime = "python"', "models.own"),
@@ -44,6 +45,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (models.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),
+    (objectives.Slo, "[routes.NAME.slo]", "routes.best.slo"),
     (schema.Guard, "[guards.NAME]", "guards.personal"),
     (schema.Egress, "[egress]", "egress"),
     (schema.Telemetry, "[telemetry]", "telemetry"),

@@ -14,6 +14,7 @@ from tiffin.config.fields import (
     TensorName,
     Text,
 )
+from tiffin.config.objectives import Slo
 
 
 class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,6 +23,7 @@ class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     timeout_s: SecondsOrNone = 0.0
     cache_ttl_s: SecondsOrNone = 0.0
     guard: str = ""
+    slo: Slo = Slo()
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ import msgspec
 
 from tiffin.config.fields import DigestOrNone, Port, Positive, Seconds, SecondsOrNone, Text
 from tiffin.config.models import Model
+from tiffin.config.objectives import Slo
 from tiffin.types.snapshot import Limits
 
 CONFIG_VERSION = 1
@@ -60,6 +61,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     timeout_s: SecondsOrNone = 0.0
     cache_ttl_s: SecondsOrNone = 0.0
     guard: str = ""
+    slo: Slo = Slo()
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ from tiffin.config.models import (
     WhisperModel,
     files_of,
 )
+from tiffin.config.objectives import Slo
 from tiffin.config.schema import Config, Route
 from tiffin.control.catalogue.abilities import kind_of, serves
 from tiffin.control.catalogue.revision import peers_of, revision_of
@@ -164,6 +165,7 @@ def _plans(
         name: str, settings: ModelCommon | Route, models: list[str], guard: str, attempts: int
     ) -> None:
         tried = tuple(targets[model] for model in models)
+        slo = settings.slo if settings.slo != Slo() else config.models[models[0]].slo
         identity = _identity(tried, config.guards.get(guard))
         before = known.get(name)
         plans[name] = Plan(
@@ -172,6 +174,8 @@ def _plans(
             targets=tried,
             attempts=attempts,
             timeout_s=settings.timeout_s or config.server.request_timeout_s,
+            p95_ms=slo.p95_ms,
+            ttft_p95_ms=slo.ttft_p95_ms,
             cache_ttl_s=settings.cache_ttl_s,
             guard=guard,
             created=before.created if before and before.identity == identity else now_s,
@@ -246,7 +250,9 @@ def _deployment(
     model: LocalModel, name: str, targets: Mapping[str, Target], shelf: Shelf, threads: int
 ) -> Deployment:
     # Without what only the gateway and the catalogue read, so that changing it restarts nothing.
-    spec: Model = msgspec.structs.replace(model, timeout_s=0.0, cache_ttl_s=0.0, guard="")
+    spec: Model = msgspec.structs.replace(
+        model, timeout_s=0.0, cache_ttl_s=0.0, guard="", slo=Slo()
+    )
     files = files_of(model)
     match spec:
         case LlamacppModel():

@@ -68,13 +68,15 @@ class Asked(Protocol):
     """One request, decoded. `operation` is what the target must serve: `chat`, `infer` …
 
     `streaming` is whether the client gets events. `cached_as` tells apart answers to the same
-    canonical request that look different; empty: this kind is never cached.
+    canonical request that look different; empty: this kind is never cached. `timeout_s` is how
+    long the client gives it by a field of the dialect, 0 where it doesn't say.
     """
 
     operation: str
     model: str
     streaming: bool
     cached_as: str
+    timeout_s: float
 
     def check(self, plan: Plan) -> None:
         """Everything that single fields don't say; raises `InvalidRequest`."""

@@ -4,6 +4,7 @@ Nothing of an attempt reaches the client before the **commit point**: the whole 
 stream's first byte of content. Before it another target may be tried; after it, never.
 """
 
+import math
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -13,6 +14,7 @@ from tiffin.dialects.dialect import Asked, Reading, Told, Whole
 from tiffin.dialects.openai.errors import error_from_reply
 from tiffin.errors import RunFailed, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
+from tiffin.gateway.due import Due
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.pool import Pool, Visit
 from tiffin.ports.backend import Call, Reply
@@ -32,13 +34,13 @@ MAX_GUARDED_BYTES = 8_388_608
 
 @dataclass(slots=True)
 class Run:
-    """A request on its way: what every attempt at it needs. `deadline` is the loop's clock."""
+    """A request on its way: what every attempt at it needs."""
 
     asked: Asked
     plan: Plan
     tenant: str
     trace_id: str
-    deadline: float
+    due: Due
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ class Attempts:
         self._started = self._clock.monotonic()
         station = self._pool.station(target)
         path, content, body = asked.forward(target)
-        call = Call(path, body, self._headers(target), run.deadline, b"POST", content)
+        call = Call(path, body, self._headers(target), run.due.deadline, b"POST", content)
         visit = station.visit(call)
         reply = await visit.__aenter__()
         self._visit = visit
@@ -173,13 +175,13 @@ class Attempts:
         )
         if target.kind == "remote":
             return trace
-        left_ms = int((run.deadline - self._clock.monotonic()) * 1000)
+        now = self._clock.monotonic()
         return b"%bx-tiffin-tenant: %b\r\nx-tiffin-request: %b\r\nx-tiffin-attempt: %d\r\n" % (
             trace,
             run.tenant.encode(),
             account.id.encode(),
             len(account.attempts) + 1,
-        ) + b"x-tiffin-timeout-ms: %d\r\nx-tiffin-priority: interactive\r\n" % max(1, left_ms)
+        ) + b"%bx-tiffin-priority: interactive\r\n" % _times(run.due, now)
 
     async def _leave(self, error: BaseException | None) -> None:
         target, self._target = self._target, None
@@ -192,6 +194,16 @@ class Attempts:
         self._account.tried(target.model, self._started, 0 if error else 200, slug)
         if visit is not None:
             await visit.__aexit__(None, error, None)
+
+
+def _times(due: Due, now: float) -> bytes:
+    """What is left of a request's time, in milliseconds, and of its objectives where it has any."""
+    lines = b"x-tiffin-timeout-ms: %d\r\n" % max(1, int((due.deadline - now) * 1000))
+    if due.aim != math.inf:
+        lines += b"x-tiffin-aim-ms: %d\r\n" % max(0, int((due.aim - now) * 1000))
+    if due.first != math.inf:
+        lines += b"x-tiffin-first-ms: %d\r\n" % max(0, int((due.first - now) * 1000))
+    return lines
 
 
 def _is_the_targets(error: TiffinError) -> bool:

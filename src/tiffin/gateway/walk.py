@@ -8,12 +8,13 @@ from types import TracebackType
 import structlog
 
 from tiffin.dialects.dialect import Asked
-from tiffin.errors import Draining, InvalidRequest, TiffinError, UnsupportedOperation
+from tiffin.errors import Draining, TiffinError, UnsupportedOperation
 from tiffin.gateway.account import Account, Accounts
 from tiffin.gateway.admit import Admission
 from tiffin.gateway.attempts import Attempts, Run
 from tiffin.gateway.authenticate import authenticate
 from tiffin.gateway.cache.replay import ReplayCache
+from tiffin.gateway.due import Due, due
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.operations import Operation
 from tiffin.gateway.pool import Pool
@@ -21,8 +22,6 @@ from tiffin.gateway.respond import Delivery, send_answer, send_error
 from tiffin.gateway.route import route
 from tiffin.ports.exchange import Exchange
 from tiffin.types.snapshot import Plan, Snapshot
-
-MAX_TIMEOUT_MS = 86_400_000
 
 log = structlog.get_logger("tiffin.gateway")
 
@@ -75,7 +74,7 @@ class Walk:
                     plan,
                     principal.tenant,
                     account.trace_id,
-                    deadline(exchange, plan, account),
+                    deadline(exchange, asked, plan, account),
                 )
                 with stages.cache.look_up(run, delivery) as found:
                     if not found:
@@ -149,20 +148,7 @@ def check_serves(asked: Asked, plan: Plan) -> None:
             )
 
 
-def deadline(exchange: Exchange, plan: Plan, account: Account) -> float:
-    """The moment on the loop's clock by which the answer must be whole."""
-    seconds = plan.timeout_s
-    asked = exchange.header(b"x-request-timeout-ms")
-    if asked is not None:
-        seconds = min(seconds, _timeout_s(asked))
-    return account.opened + seconds
-
-
-def _timeout_s(header: bytes) -> float:
-    digits = header.strip()
-    if not (digits.isdigit() and len(digits) <= 8 and 0 < int(digits) <= MAX_TIMEOUT_MS):
-        shown = digits[:40].decode("latin-1")
-        raise InvalidRequest(
-            f"x-request-timeout-ms is '{shown}'; give whole milliseconds from 1 to {MAX_TIMEOUT_MS}"
-        )
-    return int(digits) / 1000
+def deadline(exchange: Exchange, asked: Asked, plan: Plan, account: Account) -> Due:
+    """By when the answer must be whole, and by when it should be."""
+    said = exchange.header(b"x-request-timeout-ms")
+    return due(said, asked.timeout_s, plan, account.opened)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from heapq import heapify, heapreplace
 from types import TracebackType
 from typing import Final
 
@@ -19,6 +20,8 @@ from tiffin.ports.clock import Clock
 
 RETRY_AFTER_MAX_S: Final = 60.0
 HOLD_WEIGHT: Final = 0.2  # of the newest holding time in the running mean
+REASONS: Final = ("full", "late", "expired")
+"""Why a request is refused: the queue is full; it would come too late; its deadline has passed."""
 
 
 class Standing(Enum):
@@ -31,11 +34,16 @@ class Standing(Enum):
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """One request at the queue: all its choices queue as one. `deadline` is monotonic seconds."""
+    """One request at the queue: all its choices queue as one. Moments are monotonic seconds.
+
+    By `aim` it should be answered and by `first` begun; after `deadline` it isn't any more.
+    """
 
     tenant: str
     deadline: float = math.inf
     batch: bool = False
+    aim: float = math.inf
+    first: float = math.inf
     waiting: int = 0
     begun: bool = False
 
@@ -100,6 +108,9 @@ class Lanes:
         self._queues = _Queues()
         self._claims = 0  # that wait
         self._hold_s = 0.0
+        self._first_s = 0.0  # from holding a slot to the first token
+        self.refusals = dict.fromkeys(REASONS, 0)
+        """How many requests were refused, by why."""
         self._closed: Callable[[], TiffinError] | None = None
 
     @property
@@ -122,13 +133,17 @@ class Lanes:
         if self._closed is not None:
             raise self._closed()
         if claim.deadline <= now:
+            self.refusals["expired"] += 1
             raise DeadlineExceeded("the deadline had passed before the request could be queued")
         free = len(self._slots) - self.running
         if len(prompts) > free and self._claims >= self._limit:
+            self.refusals["full"] += 1
             raise Overloaded(
                 f"the model's queue is full ({self._limit} requests wait)",
                 retry_after=self.retry_after_s(),
             )
+        if len(prompts) > free:
+            self._refuse_late(claim, len(prompts), now)
         tickets = [Ticket(claim, tokens, now) for tokens in prompts]
         self._queues.of(claim).extend(tickets)
         claim.waiting = len(tickets)
@@ -159,6 +174,50 @@ class Lanes:
         ahead_s = len(self._queues) * self._hold_s / len(self._slots)
         return min(RETRY_AFTER_MAX_S, max(1.0, math.ceil(ahead_s)))
 
+    def began(self, ticket: Ticket) -> None:
+        """Its first token has come."""
+        ticket.ran = True
+        self._first_s = _mean(self._first_s, self._clock.monotonic() - ticket.started)
+
+    def wait_s(self, claim: Claim, choices: int = 1) -> float:
+        """How long a newcomer's last choice would wait for its slot, by the recent holding times.
+
+        A holder that has had its slot for longer than usual is taken to need half as long again.
+        """
+        now = self._clock.monotonic()
+        ahead = len(self._queues.interactive)
+        if claim.batch:
+            ahead += len(self._queues.batch)
+        # Slots come free one after the other; each is then held for as long as usual.
+        free_at = [self._left_s(slot, now) for slot in self._slots]
+        heapify(free_at)
+        for _ in range(ahead + choices - 1):
+            heapreplace(free_at, free_at[0] + self._hold_s)
+        return free_at[0]
+
+    def _left_s(self, slot: _Slot, now: float) -> float:
+        if slot.holder is None:
+            return 0.0
+        held_s = now - slot.holder.started
+        return max(self._hold_s - held_s, held_s / 2 if held_s > self._hold_s else 0.0)
+
+    def _refuse_late(self, claim: Claim, choices: int, now: float) -> None:
+        """Raise `Overloaded` where it would wait so long that it came too late."""
+        if not self._hold_s or min(claim.deadline, claim.aim, claim.first) == math.inf:
+            return
+        wait_s = self.wait_s(claim, choices)
+        whole_by = min(claim.deadline, claim.aim)
+        if now + self._hold_s > claim.aim:  # the objective is missed however little waits
+            whole_by = claim.deadline
+        over_s = now + wait_s - min(whole_by - self._hold_s, claim.first - self._first_s)
+        if wait_s and over_s > 0:
+            self.refusals["late"] += 1
+            raise Overloaded(
+                f"a slot of the model would be free in about {wait_s:.1f} s,"
+                " too late for the request's deadline or the model's objective",
+                retry_after=min(RETRY_AFTER_MAX_S, over_s),
+            )
+
     def _grant(self) -> None:
         now = self._clock.monotonic()
         while (ticket := self._queues.head()) is not None:
@@ -168,6 +227,7 @@ class Lanes:
                 return
             self._queues.of(ticket.claim).popleft()
             if late:
+                self.refusals["expired"] += 1
                 self._refuse(ticket, DeadlineExceeded("the deadline passed in the model's queue"))
             else:
                 self._hold(ticket, _best(free, ticket), now)
@@ -191,7 +251,7 @@ class Lanes:
         slot.tenant = ticket.claim.tenant if ticket.ran else ""
         slot.tokens = ticket.tokens if ticket.ran else ()
         held_s = now - ticket.started
-        self._hold_s += HOLD_WEIGHT * (held_s - self._hold_s) if self._hold_s else held_s
+        self._hold_s = _mean(self._hold_s, held_s)
 
     def _refuse(self, ticket: Ticket, error: TiffinError) -> None:
         ticket.standing = Standing.GONE
@@ -234,6 +294,10 @@ class Turn:
         trace: TracebackType | None,
     ) -> None:
         self._lanes.leave(self._ticket)
+
+
+def _mean(known: float, newest: float) -> float:
+    return known + HOLD_WEIGHT * (newest - known) if known else newest
 
 
 def _call(ticket: Ticket) -> None:

@@ -34,11 +34,16 @@ LEAVE_S = 5.0  # for answers that were broken off to stop
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """For whom (an empty tenant shares with nobody), until when (monotonic seconds), how urgent."""
+    """For whom (an empty tenant shares with nobody), until when (monotonic seconds), how urgent.
+
+    By `aim` it should be answered, by `first` the answer should begin: what can't be is refused.
+    """
 
     tenant: str = ""
     deadline: float = math.inf
     batch: bool = False
+    aim: float = math.inf
+    first: float = math.inf
 
 
 class Piece(NamedTuple):
@@ -211,7 +216,7 @@ class Answer:
 
     async def __aenter__(self) -> Self:
         replica, context = self._replica, self._context
-        claim = Claim(context.tenant, context.deadline, context.batch)
+        claim = Claim(context.tenant, context.deadline, context.batch, context.aim, context.first)
         order = [prompt for prompt in self._prompts for _ in range(self._n)]
         self._asked = replica.clock.monotonic()
         self._tickets = replica.lanes.ask(claim, [prompt.tokens for prompt in order])
@@ -292,7 +297,7 @@ class Answer:
             await self._pieces.put(error)
 
     def _began(self, ticket: Ticket) -> None:
-        ticket.ran = True
+        self._replica.lanes.began(ticket)
         if self._first_s is None:
             self._first_s = self._replica.clock.monotonic() - self._asked
 

@@ -84,7 +84,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a public name leads to: targets in order, inside one attempt budget.
 
-    `identity` changes whenever the plan's meaning does; it is part of every cache key.
+    `identity` changes whenever the plan's meaning does; it is part of every cache key. `p95_ms` and
+    `ttft_p95_ms` are its objectives, 0 where it has none.
     """
 
     name: str
@@ -92,6 +93,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...]
     attempts: int = 3
     timeout_s: float = 300.0
+    p95_ms: float = 0.0
+    ttft_p95_ms: float = 0.0
     cache_ttl_s: float = 0.0
     guard: str = ""
     created: int = 0

@@ -24,6 +24,7 @@ SHOWN_AS_SECTIONS = {
     "files",
     "decision",
     "steps",
+    "slo",
 }
 
 

@@ -281,3 +281,72 @@ async def test_a_turn_raises_its_ticket_s_refusal() -> None:
     lanes.close(lambda: Draining("stopping"))
     with pytest.raises(Draining):
         await waiting
+
+
+def busy_lanes(slots: int = 2, held_s: float = 2.0) -> tuple[Lanes, FakeClock, list[Ticket]]:
+    """Lanes that have learnt a holding time, and whose slots have all just been taken."""
+    clock = FakeClock()
+    lanes = Lanes(slots, 100, clock)
+    for _ in range(3):
+        running = [one(lanes) for _ in range(slots)]
+        for ticket in running:
+            lanes.began(ticket)
+        clock.advance(held_s)
+        for ticket in running:
+            lanes.leave(ticket)
+    return lanes, clock, [one(lanes) for _ in range(slots)]
+
+
+def test_who_would_come_too_late_is_refused_at_once_and_told_when_it_would_fit() -> None:
+    lanes, clock, _ = busy_lanes()
+    with pytest.raises(Overloaded) as refusal:
+        one(lanes, deadline=clock.monotonic() + 3.0)
+    assert refusal.value.retry_after == pytest.approx(1.0)
+    clock.advance(1.01)
+    assert one(lanes, deadline=clock.monotonic() + 3.0).standing is Standing.WAITING
+    assert lanes.refusals == {"full": 0, "late": 1, "expired": 0}
+
+
+def test_a_free_slot_is_given_however_short_the_time_is() -> None:
+    lanes, clock, running = busy_lanes()
+    lanes.leave(running[0])
+    now = clock.monotonic()
+    claimed = one(lanes, deadline=now + 0.1, aim=now + 0.05, first=now + 0.01)
+    assert claimed.standing is Standing.HOLDING
+
+
+def test_an_objective_for_the_first_token_refuses_who_would_wait_longer_for_it() -> None:
+    lanes, clock, _ = busy_lanes()
+    with pytest.raises(Overloaded):
+        one(lanes, first=clock.monotonic() + 1.5)
+    assert one(lanes, first=clock.monotonic() + 2.5).standing is Standing.WAITING
+
+
+def test_an_objective_that_no_answer_keeps_refuses_nobody_within_its_deadline() -> None:
+    lanes, clock, _ = busy_lanes()
+    now = clock.monotonic()
+    assert one(lanes, aim=now + 1.0, deadline=now + 5.0).standing is Standing.WAITING
+
+
+@pytest.mark.parametrize("times", [4, 10])
+def test_overloaded_lanes_answer_in_time_whatever_they_take(times: int) -> None:
+    lanes, clock, first = busy_lanes(4)
+    held_s, within_s, step_s = 2.0, 6.0, 2.0 / 4 / times
+    running = dict.fromkeys(first, clock.monotonic() + held_s)
+    waiting: list[Ticket] = []
+    good = late = 0
+    for _ in range(int(60 / step_s)):
+        clock.advance(step_s)
+        now = clock.monotonic()
+        for ticket in [t for t, end in running.items() if end <= now + 1e-9]:
+            in_time = running.pop(ticket) <= ticket.claim.deadline + step_s
+            good, late = good + in_time, late + (not in_time)
+            lanes.leave(ticket)
+        with contextlib.suppress(Overloaded):
+            waiting.append(one(lanes, deadline=now + within_s))
+        for ticket in [t for t in waiting if t.standing is not Standing.WAITING]:
+            waiting.remove(ticket)
+            if ticket.standing is Standing.HOLDING:
+                running[ticket] = now + held_s
+    assert good >= 0.95 * 60 / held_s * 4 - 8
+    assert late == lanes.refusals["expired"] == 0

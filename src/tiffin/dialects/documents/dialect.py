@@ -77,6 +77,7 @@ class DocumentAsked:
 
     operation = "document"
     streaming = False
+    timeout_s = 0.0
     cached_as = "document"
 
     def __init__(self, model: str, document: bytes) -> None:

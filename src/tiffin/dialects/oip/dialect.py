@@ -43,6 +43,7 @@ from tiffin.types.usage import Usage
 MAX_TENSORS = 256
 # More objects than that many tensors and their parameters are; what has more isn't decoded.
 MAX_OBJECTS = 2_000
+MAX_TIMEOUT_US = 86_400_000_000
 BINARY = b"application/octet-stream"
 # It names memory of the server's machine, which is nobody's to name from outside.
 FORBIDDEN = "shared_memory"
@@ -89,6 +90,7 @@ class InferAsked:
         "operation",
         "request",
         "streaming",
+        "timeout_s",
     )
 
     def __init__(self, model: str, version: str, body: bytes, length: bytes | None) -> None:
@@ -109,6 +111,7 @@ class InferAsked:
         self.operation = "infer"
         self.streaming = False
         self.cached_as = "tensors"
+        self.timeout_s = _timeout_s(request.parameters)
 
     @property
     def rows(self) -> int:
@@ -249,6 +252,14 @@ def _check_fields(request: InferRequest) -> None:
         if data.nbytes and data[0] != 0x5B:
             where = f"inputs[{at}].data"
             raise refused(where, f"expected a list for '{tensor.name}', given another kind")
+
+
+def _timeout_s(parameters: Parameters) -> float:
+    """The parameter `timeout`, which Triton counts in microseconds; 0 is none."""
+    given = parameters.get("timeout", 0)
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MAX_TIMEOUT_US:
+        raise refused("parameters.timeout", f"expected whole microseconds up to {MAX_TIMEOUT_US}")
+    return given / 1e6
 
 
 def _objects(header: bytes) -> int:

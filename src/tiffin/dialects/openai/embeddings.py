@@ -53,6 +53,7 @@ class EmbeddingAsked:
 
     operation = "embedding"
     streaming = False
+    timeout_s = 0.0
     cached_as = "embedding"
 
     def __init__(self, request: EmbeddingRequest, canonical: bytes) -> None:

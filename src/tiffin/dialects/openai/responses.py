@@ -100,6 +100,8 @@ class ResponsesDialect:
 class ResponsesAsked:
     """One request for a response; satisfies `dialects.dialect.Asked`."""
 
+    timeout_s = 0.0
+
     def __init__(
         self,
         request: ResponseRequest,

@@ -59,6 +59,8 @@ class TextAsked:
         "streaming",
     )
 
+    timeout_s = 0.0
+
     def __init__(self, dialect: TextDialect, request: TextRequest, canonical: bytes) -> None:
         self._dialect = dialect
         self._canonical = canonical

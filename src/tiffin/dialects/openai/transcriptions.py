@@ -175,6 +175,8 @@ _REPLIES = msgspec.json.Decoder(_Reply)
 class TranscriptionAsked:
     """One request for a transcript; satisfies `dialects.dialect.Asked`."""
 
+    timeout_s = 0.0
+
     def __init__(self, asking: Asking, content_type: bytes, body: bytes) -> None:
         self._asking = asking
         self._content = b"content-type: %b\r\n" % content_type

@@ -8,7 +8,6 @@ from tiffin.gateway.attempts import Run
 from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply, ExactCache, cache_key
 from tiffin.gateway.respond import Delivery, send_cached
 
-
 NOT_CACHED: AbstractContextManager[bool] = nullcontext(enter_result=False)
 
 

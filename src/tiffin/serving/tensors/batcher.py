@@ -108,6 +108,7 @@ class Batcher:
             context.batch,
             context.tenant,
             elements,
+            context.aim,
         )
         self._schedule.admit(item, now)
         if not self._kicked and self._schedule.free:

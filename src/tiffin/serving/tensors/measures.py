@@ -70,7 +70,7 @@ class TensorMeasures:
         ).labels(only)
         self._dispatched = meter.counter(
             "tiffin_batches_total",
-            "Batches by why they went: idle (a lane was free), gathered, full, pressed by deadlines",
+            "Batches by why they went: idle (a lane was free), gathered, full, pressed (deadlines)",
             _WITH_REASON,
         )
         self._refused = meter.counter(

@@ -90,7 +90,7 @@ class Schedule:
         most_s = runs * self.pace.slowest
         for end in self._ends.values():
             most_s += abs(end - now)
-        if item.deadline - now <= most_s:
+        if min(item.deadline, item.aim) - now <= most_s:
             self._check(item, now)
         self.waiting.put(item)
 
@@ -155,6 +155,8 @@ class Schedule:
             )
         if idle:
             return
+        if now + alone_s <= item.aim:  # else the objective is missed however little waits
+            left_s = min(left_s, item.aim - now)
         most = self._most_rows(item)
         ahead = self.waiting.ahead(item, Cut(most, self._fill * most))
         # What runs longer than foreseen is taken to need as long again as it is late by.
@@ -173,7 +175,7 @@ class Schedule:
 
     def _most_rows(self, item: Item) -> int:
         """How many rows a batch may have: who comes as one starts waits for it and for its own."""
-        rows, given_s = self.bounds.max_batch, item.deadline - item.asked
+        rows, given_s = self.bounds.max_batch, min(item.deadline, item.aim) - item.asked
         runs = 1 + 1 / self.bounds.lanes
         if given_s > runs * self.pace.slowest:
             return rows

@@ -33,7 +33,10 @@ class Ran(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """One request. `deadline` is monotonic seconds; `left` says that nobody wants it any more."""
+    """One request, with monotonic seconds; `left` says that nobody wants it any more.
+
+    By `aim` it should be answered; after `deadline` it isn't any more.
+    """
 
     inputs: Mapping[str, NDArray[Any]]
     outputs: tuple[str, ...]
@@ -45,6 +48,7 @@ class Item:
     batch: bool = False
     tenant: str = ""
     elements: int = 1
+    aim: float = math.inf
     waits: bool = False
     left: bool = False
     tag: float = 0.0
