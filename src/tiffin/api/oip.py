@@ -19,6 +19,7 @@ from tiffin.dialects.oip.messages import IndexedModel
 from tiffin.dialects.oip.paths import MODELS, path_of, place_of
 from tiffin.dialects.openai.errors import error_from_reply
 from tiffin.errors import (
+    Conflict,
     DeadlineExceeded,
     EndpointNotFound,
     LoadFailed,
@@ -43,6 +44,7 @@ MAX_QUESTION_BYTES: Final = 1_048_576
 CONTROL_TIMEOUT_S: Final = 30.0
 LOAD_TIMEOUT_S: Final = 300.0
 LOOK_EVERY_S: Final = 0.05
+NOBODY: Final = Principal(tenant="", key="")
 
 Page = Callable[[Exchange, Headers], Awaitable[None]]
 
@@ -141,7 +143,7 @@ class TensorPages:
         switched = await self._ask_control(plan, verb, principal)
         plan = await self._seen(plan.name, switched.number)
         if switched.loaded and plan.targets[0].kind != "remote":
-            await self._loaded(plan)
+            plan = await self._loaded(plan.name)
         exchange.respond(200, [JSON, *headers], msgspec.json.encode(self._row(plan)))
 
     def _enter(self, exchange: Exchange) -> tuple[Snapshot, Principal]:
@@ -180,15 +182,22 @@ class TensorPages:
             if self._sources.clock.monotonic() > deadline:
                 raise Unavailable("the change is made, and not in force here yet", retry_after=2.0)
             await asyncio.sleep(LOOK_EVERY_S)
-        return route(name, Principal(tenant="", key=""), snapshot)
+        return route(name, NOBODY, snapshot)
 
-    async def _loaded(self, plan: Plan) -> None:
-        """Wait until a model of ours takes requests; raises `LoadFailed` where it won't."""
+    async def _loaded(self, name: str) -> Plan:
+        """Wait until a model of ours takes requests.
+
+        Raises `LoadFailed` where it won't, and `Conflict` where it was unloaded meanwhile.
+        """
         facts = self._sources.facts
         deadline = self._sources.clock.monotonic() + LOAD_TIMEOUT_S
         while True:
+            plan = route(name, NOBODY, self._sources.snapshot())
+            if plan.targets[0].state == "unloaded":
+                raise Conflict(f"'{name}' was unloaded while it loaded ({plan.targets[0].reason})")
             try:
-                return await facts.check_ready(plan)
+                await facts.check_ready(plan)
+                return plan
             except TiffinError as error:
                 if reason := facts.failure(plan):
                     raise LoadFailed(f"'{plan.name}' doesn't load: {reason}") from error

@@ -13,6 +13,7 @@ from tiffin.api.oip import Sources, TensorPages
 from tiffin.app.clock import SystemClock
 from tiffin.dialects.openai.errors import error_body, status_of
 from tiffin.errors import (
+    Conflict,
     EndpointNotFound,
     LoadFailed,
     MethodNotAllowed,
@@ -237,6 +238,26 @@ async def test_a_model_that_will_not_load_says_why() -> None:
     site.why = "it ended with signal 9"
     with pytest.raises(LoadFailed, match="'m' doesn't load: it ended with signal 9"):
         await site.ask("POST", LOAD)
+
+
+async def test_who_loads_what_another_unloads_is_told_at_once() -> None:
+    site = Site()
+    site.publish(2, onnx("m"), ready=False)
+    asking = asyncio.create_task(site.ask("POST", LOAD))
+    await asyncio.wait([asking], timeout=0.1)
+    site.publish(3, onnx("m", "unloaded", "by t/b"))
+    with pytest.raises(Conflict, match="by t/b"):
+        await asyncio.wait_for(asking, 5)
+
+
+async def test_who_loads_what_leaves_the_configuration_is_told_at_once() -> None:
+    site = Site()
+    site.publish(2, onnx("m"), ready=False)
+    asking = asyncio.create_task(site.ask("POST", LOAD))
+    await asyncio.wait([asking], timeout=0.1)
+    site.snapshot = msgspec.structs.replace(site.snapshot, plans={})
+    with pytest.raises(ModelNotFound):
+        await asyncio.wait_for(asking, 5)
 
 
 async def test_what_control_refuses_is_passed_on() -> None:
