@@ -5,6 +5,8 @@ and the error's name are trailing metadata of a refusal.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -23,7 +25,15 @@ from tiffin.dialects.oip.protobuf import write
 from tiffin.dialects.oip.protobuf_infer import error_of
 from tiffin.dialects.oip.protobuf_messages import StreamReply
 from tiffin.dialects.statuses import error_headers
-from tiffin.errors import ConfigInvalid, Draining, Overloaded, TiffinError
+from tiffin.errors import (
+    ConfigInvalid,
+    Draining,
+    MalformedBody,
+    Overloaded,
+    RequestTimeout,
+    TiffinError,
+    Unauthenticated,
+)
 
 log = structlog.get_logger("tiffin.gateway")
 
@@ -53,6 +63,7 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def __init__(self, site: Handler, server: Server, room: Room) -> None:
         self._site = site
+        self._limits = server
         self._room = room
         self._methods = methods()
         self._running: set[asyncio.Task[None]] = set()
@@ -65,8 +76,11 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
             options=[
                 ("grpc.max_receive_message_length", server.max_body_bytes + AROUND_BYTES),
                 ("grpc.max_send_message_length", -1),
+                # None but as it is: a small message could become a very large one.
+                ("grpc.compression_enabled_algorithms_bitset", 1),
                 ("grpc.max_metadata_size", server.max_header_bytes),
                 ("grpc.max_connection_idle_ms", int(server.keep_alive_s * 1000)),
+                ("grpc.server_handshake_timeout_ms", int(server.header_timeout_s * 1000)),
             ],
         )
 
@@ -100,13 +114,18 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
         if method is None:
             return None
 
-        async def answer(message: bytes, context: Any) -> bytes:
-            return await self._answer(method, message, context)
+        async def answer(messages: Any, context: Any) -> bytes:
+            return await self._answer(method, context)
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        # As a stream of one message, so that a client can't take its time to send it.
+        return grpc.stream_unary_rpc_method_handler(answer)
 
-    async def _answer(self, method: Method, message: bytes, context: Any) -> bytes:
+    async def _answer(self, method: Method, context: Any) -> bytes:
         try:
+            async with within(self._limits.body_timeout_s):
+                message = await context.read()
+            if message is aio.EOF:
+                raise MalformedBody("the call has no message")
             exchange = method.ask(message, headers_of(context))
             await self._walk(exchange, len(message))
             failure = failure_of(exchange)
@@ -118,22 +137,32 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     async def _stream(self, messages: Any, context: Any) -> None:
         """Answer each message of a stream in turn; an error is one message's, not the stream's."""
-        while (message := await self._next(context)) is not None:
+        # Who has shown no key yet may not keep one of the server's places.
+        first: float | None = self._limits.keep_alive_s
+        while (message := await self._next(context, first)) is not None:
             reply = await self._one_of_many(message, context)
             await context.write(write(reply))
+            first = None
 
-    async def _next(self, context: Any) -> bytes | None:
-        """The next message of a stream; None at its end. Ends the call where the server stops."""
+    async def _next(self, context: Any, within_s: float | None) -> bytes | None:
+        """The next message of a stream; None at its end.
+
+        Ends the call where the server stops, or none comes in time.
+        """
         reading = asyncio.ensure_future(context.read())
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait([reading, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [reading, stopping], timeout=within_s, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             stopping.cancel()
             if not reading.done():
                 reading.cancel()
         if not reading.done():
-            await abort(context, failed(Draining("the server is stopping")))
+            stops = self._stopping.is_set()
+            late = RequestTimeout("no message came in time")
+            await abort(context, failed(Draining("the server is stopping") if stops else late))
         message: bytes | None = reading.result()
         return None if message is aio.EOF else message
 
@@ -146,6 +175,8 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
                 return StreamReply(infer_response=told_infer(exchange))
         except Exception as error:  # noqa: BLE001 - the outermost edge: it is told and logged
             failure = failed(error)
+        if failure.slug == Unauthenticated.slug:  # it is the stream's key
+            await abort(context, failure)
         return StreamReply(failure.message)
 
     async def _walk(self, exchange: CallExchange, size: int) -> None:
@@ -171,6 +202,16 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
             self._room.taken -= size
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
+
+@asynccontextmanager
+async def within(seconds: float) -> AsyncIterator[None]:
+    """Raise `RequestTimeout` where what is inside takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise RequestTimeout(f"the message didn't come within {seconds:g} s") from None
 
 
 async def answered(site: Handler, exchange: CallExchange) -> None:

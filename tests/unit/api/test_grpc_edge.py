@@ -22,7 +22,7 @@ from tiffin.dialects.oip.protobuf_messages import (
     StreamReply,
     Tensor,
 )
-from tiffin.errors import Draining, Overloaded, PayloadTooLarge, TiffinError
+from tiffin.errors import Draining, Overloaded, PayloadTooLarge, TiffinError, Unauthenticated
 from tiffin.ports.exchange import Exchange
 
 CALL = write(InferCall("m", inputs=[Tensor("x", "UINT8", [1])], raw_input_contents=[b"\x07"]))
@@ -70,7 +70,9 @@ class Port:
             number = free.getsockname()[1]
         self.site = Site()
         self.room = Room(100_000)
-        server = Server(grpc_port=number, max_body_bytes=1_000_000)
+        server = Server(
+            grpc_port=number, max_body_bytes=1_000_000, body_timeout_s=0.2, keep_alive_s=0.3
+        )
         self.edge = GrpcEdge(self.site, server, self.room)
         self.channel = aio.insecure_channel(f"127.0.0.1:{number}")
 
@@ -112,7 +114,7 @@ async def test_a_call_is_a_request(port: Port) -> None:
     assert asked.header(b"authorization") == b"Bearer k"
     assert asked.header(b"x-request-id") == b"r"
     assert asked.header(b"content-encoding") is None
-    assert 0 < int(asked.header(b"x-request-timeout-ms") or 0) <= 5000
+    assert 0 < int(asked.header(b"x-request-timeout-ms") or 0) <= 6000  # it is rounded up
     body = await asked.body(1000)
     assert body[int(asked.header(b"inference-header-content-length") or 0) :] == b"\x07"
     with pytest.raises(PayloadTooLarge):
@@ -205,3 +207,27 @@ async def test_a_stream_says_what_went_wrong_and_goes_on(port: Port) -> None:
     await stream.done_writing()
     assert await stream.read() is aio.EOF
     assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_a_client_may_not_take_its_time(port: Port) -> None:
+    late = port.channel.stream_unary("/inference.GRPCInferenceService/ModelInfer")()
+    assert (await refused(late))[0] == "DEADLINE_EXCEEDED"
+    stream = port.channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")()
+    assert await stream.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    empty = port.channel.stream_unary("/inference.GRPCInferenceService/ModelInfer")()
+    await empty.done_writing()
+    assert (await refused(empty))[0] == "INVALID_ARGUMENT"
+
+
+async def test_a_stream_with_a_wrong_key_ends(port: Port) -> None:
+    port.site.error = Unauthenticated("who?")
+    stream = port.channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")()
+    await stream.write(CALL)
+    assert await stream.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_compressed_messages_are_refused(port: Port) -> None:
+    big = write(InferCall("m", raw_input_contents=[bytes(50_000)]))
+    code, _, _ = await refused(port.call("ModelInfer", big, compression=grpc.Compression.Gzip))
+    assert code == "UNIMPLEMENTED"
+    assert port.site.asked == []

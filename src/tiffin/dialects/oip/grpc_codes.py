@@ -20,8 +20,11 @@ NUMBER: Final[dict[Code, int]] = {
 }
 """The numbers of https://grpc.io/docs/guides/status-codes."""
 
-# Where gRPC's own servers answer otherwise than the error's family: too long a message.
-OTHERWISE: Final = {"payload_too_large": Code.RESOURCE_EXHAUSTED}
+# Where gRPC has a status of its own for what the tree calls a wrong request.
+OTHERWISE: Final = {
+    "payload_too_large": Code.RESOURCE_EXHAUSTED,
+    "request_timeout": Code.DEADLINE_EXCEEDED,
+}
 
 
 def number_of(slug: str) -> int:
