@@ -11,6 +11,7 @@ from tiffin.cli import template
 from tiffin.cli.locate import configured, folder
 from tiffin.config.environ import environment
 from tiffin.config.models import files_of
+from tiffin.config.objectives import declared, only_kept
 from tiffin.config.secrets import unset_variables
 from tiffin.control.catalogue.pull import artifacts_of, check
 from tiffin.errors import ConfigInvalid, Conflict, ModelNotFound
@@ -48,6 +49,11 @@ def resolved(given: Path | None) -> str:
         f"{where}: the variable {name} isn't set here; a server needs it to start\n"
         for where, name in unset_variables(loaded.config)
     ]
+    for section, named in (("models", loaded.config.models), ("routes", loaded.config.routes)):
+        for name, settings in named.items():
+            if kept := only_kept(settings.slo):
+                where = f"{section}.{name}.slo"
+                lacking.append(f"{where}: nothing acts on {', '.join(kept)} yet; kept and shown\n")
     return f"{tree}\n\n{''.join(lacking)}valid: {loaded.source}, sha256 {loaded.sha256}"
 
 
@@ -61,8 +67,10 @@ def show_model(name: str, given: Path | None) -> None:
         raise ModelNotFound(f"there is no model {name} in the configuration; known are: {known}")
     print(f"name             {name}")
     for field, value in msgspec.to_builtins(model).items():
-        if field not in ("sources", "files") and value not in ("", 0, None):
+        if field not in ("sources", "files", "slo") and value not in ("", 0, None):
             print(f"{field:<16} {value}")
+    for objective, value in declared(model.slo).items():
+        print(f"slo              {objective} {value:g}")
     store = LocalArtifactStore(folder(config, None).artifacts)
     for known_as, file in files_of(model).items():
         found = store.find(file.sha256)

@@ -33,3 +33,13 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 ACTED_ON: Final = ("p95_ms", "ttft_p95_ms")
 """The objectives that something acts on; the others are only kept."""
+
+
+def declared(slo: Slo) -> dict[str, float]:
+    """The objectives that there are, by name."""
+    return {name: value for name, value in msgspec.structs.asdict(slo).items() if value}
+
+
+def only_kept(slo: Slo) -> list[str]:
+    """The declared objectives that nothing acts on yet."""
+    return [name for name in declared(slo) if name not in ACTED_ON]

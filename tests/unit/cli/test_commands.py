@@ -67,6 +67,13 @@ def test_init_adds_the_models_of_an_extra(tmp_path: Path) -> None:
     assert not (tmp_path / "other.toml").exists()
 
 
+def test_check_names_the_objectives_that_nothing_acts_on(tmp_path: Path) -> None:
+    slo = "[models.m.slo]\np95_ms = 100\naccuracy = 0.9\n"
+    (tmp_path / "tiffin.toml").write_text(f'[models.m]\nruntime = "echo"\n{slo}')
+    checked = tiffin("check", "tiffin.toml", cwd=tmp_path)
+    assert "models.m.slo: nothing acts on accuracy yet" in checked.stdout
+
+
 def test_what_init_writes_serves_what_the_starter_serves() -> None:
     models = tomllib.loads(template.text())["models"]
     for name, starter in STARTER_MODELS.items():

@@ -175,3 +175,14 @@ def test_a_lost_number_is_never_given_again(tmp_path: Path) -> None:
     first = publisher.publish(composed())
     assert first.number > 1_000_000_000
     assert publisher.publish(composed(previous=first, shelf=Shelf())).number == first.number + 1
+
+
+def test_objectives_reach_the_plan_and_restart_no_replica() -> None:
+    slo = "[models.small.slo]\np95_ms = 200\nttft_p95_ms = 50\n"
+    routes = '[routes.a]\nmodels = ["small"]\n[routes.b]\nmodels = ["small"]\nslo = {p95_ms = 9}\n'
+    after = composed(MODELS + "\n" + slo + routes)
+    plans = after.plans
+    assert (plans["small"].p95_ms, plans["small"].ttft_p95_ms) == (200, 50)
+    assert (plans["a"].p95_ms, plans["a"].ttft_p95_ms) == (200, 50)
+    assert (plans["b"].p95_ms, plans["b"].ttft_p95_ms) == (9, 0)
+    assert after.deployments == composed().deployments

@@ -397,3 +397,11 @@ def test_objects_are_counted_before_any_is_built() -> None:
         read(b'{"inputs":[' + b",".join([b"{}"] * 3000) + b"]}")
     braces = json.dumps(["{" * 3000])
     read(f'{{"inputs":[{{"name":"x","shape":[1],"datatype":"BYTES","data":{braces}}}]}}'.encode())
+
+
+def test_a_timeout_is_microseconds_as_triton_has_it() -> None:
+    assert checked({"inputs": [X]}).timeout_s == 0
+    assert checked({"inputs": [X], "parameters": {"timeout": 1_500_000}}).timeout_s == 1.5
+    for wrong in (-1, True, "soon", 1.5, 10**12):
+        with pytest.raises(InvalidRequest, match="timeout"):
+            checked({"inputs": [X], "parameters": {"timeout": wrong}})

@@ -401,6 +401,27 @@ async def test_a_deadline_from_the_client_reaches_the_backend() -> None:
     assert got.status == 400
 
 
+async def test_a_replica_is_told_the_objectives_of_who_names_no_timeout() -> None:
+    shop = Shop(ScriptedBackend(whole()), p95_ms=800.0, ttft_p95_ms=300.0)
+    [target] = shop.snapshot.plans["m"].targets
+    local = msgspec.structs.replace(target, kind="llamacpp", socket="/s")
+    shop.pool = Pool(lambda target: shop.backends[0])
+    plan = msgspec.structs.replace(shop.snapshot.plans["m"], targets=(local,))
+    shop.snapshot = msgspec.structs.replace(shop.snapshot, plans={"m": plan})
+    shop.pool.adopt(shop.snapshot)
+    shop.walk._stages.pool = shop.pool
+    [station] = shop.pool._stations.values()
+    station.ready = True
+    before = asyncio.get_running_loop().time()
+    await shop.ask()
+    await shop.ask(headers=[(b"x-request-timeout-ms", b"1500")])
+    free, bound = shop.backends[0].calls
+    assert free.deadline - before == pytest.approx(3.2, abs=0.5)
+    assert b"x-tiffin-aim-ms: " in free.headers
+    assert b"x-tiffin-first-ms: " in free.headers
+    assert b"-aim-ms" not in bound.headers
+
+
 @pytest.mark.parametrize("said", [b"0", b"-1", b"86400001", b"9" * 5000, b"\xb2", b"1.5", b""])
 async def test_a_deadline_that_is_none_is_refused_by_name(said: bytes) -> None:
     shop = Shop(ScriptedBackend(whole()))

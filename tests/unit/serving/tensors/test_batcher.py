@@ -213,6 +213,25 @@ async def test_a_deadline_that_passed_is_refused_before_and_in_the_queue() -> No
         assert bench.runtime.rows == 1
 
 
+async def test_who_would_be_late_is_refused_at_once_and_an_aim_counts_like_a_deadline() -> None:
+    async with batcher() as bench:
+        first = await bench.held()
+        bench.clock.advance(1.0)
+        bench.runtime.gate.set()
+        await first  # a run takes about a second
+        now = bench.clock.monotonic()
+        running = await bench.held()
+        for context in ({"deadline": now + 1.5}, {"deadline": now + 9, "aim": now + 1.5}):
+            with pytest.raises(Overloaded) as refusal:
+                await bench.ask(row(1), **context)
+            assert refusal.value.retry_after == pytest.approx(0.5)
+        assert bench.batcher.refusals["late"] == 2
+        patient = bench.ask(row(2), deadline=now + 9)
+        await eventually(lambda: bench.batcher.waiting == 1)
+        bench.runtime.gate.set()
+        await asyncio.gather(running, patient)
+
+
 async def test_a_closed_batcher_finishes_what_it_took_and_refuses_what_comes() -> None:
     async with batcher() as bench:
         first = await bench.held()
