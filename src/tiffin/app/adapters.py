@@ -17,6 +17,7 @@ from tiffin.errors import ConfigInvalid
 from tiffin.ports.sound_runtime import SoundRuntime
 from tiffin.ports.tensor_runtime import TensorRuntime
 from tiffin.ports.text_runtime import TextRuntime
+from tiffin.types.paths import OWN_FILES
 from tiffin.types.snapshot import Deployment
 
 GROUP = "tiffin.adapters"
@@ -121,7 +122,7 @@ def onnx(deployment: Deployment) -> TensorRuntime:
     model = msgspec.json.decode(deployment.spec, type=OnnxModel)
     placement = Placement(deployment.threads, model.providers)
     return OnnxRuntime(
-        paths(deployment), model.graph, placement, Path(deployment.socket).parent, model.best_of
+        paths(deployment), model.graph, placement, own_folder(deployment), model.best_of
     )
 
 
@@ -132,7 +133,14 @@ def python(deployment: Deployment) -> TensorRuntime:
 
     model = msgspec.json.decode(deployment.spec, type=PythonModel)
     code = Code(model.code, model.class_name, model.trusted)
-    return PythonRuntime(paths(deployment), code, Path(deployment.socket).parent)
+    return PythonRuntime(paths(deployment), code, own_folder(deployment))
+
+
+def own_folder(deployment: Deployment) -> Path:
+    """Where a replica may keep files while it runs; its keeper removes what it leaves."""
+    folder = Path(deployment.socket).with_suffix(OWN_FILES)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def paths(deployment: Deployment) -> dict[str, Path]:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import time
@@ -15,7 +16,7 @@ import msgspec
 
 from tiffin.config.schema import Server
 from tiffin.errors import ConfigInvalid, Conflict
-from tiffin.types.paths import DataFolder, sockets
+from tiffin.types.paths import OWN_FILES, DataFolder, sockets
 
 BACKLOG = 2048
 
@@ -133,6 +134,8 @@ def _empty(run: Path) -> None:
     for path in run.iterdir():
         if not path.is_dir():
             path.unlink(missing_ok=True)
+        elif path.suffix == OWN_FILES:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 class _Argument(msgspec.Struct):

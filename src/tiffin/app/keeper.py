@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from tiffin.control.fleet.stuck import Patience, Vitals, Watch
 from tiffin.errors import Unavailable
 from tiffin.ports.launcher import Child, Launcher
 from tiffin.serving.progress import Phase, read_progress
+from tiffin.types.paths import OWN_FILES
 
 LOOK_S = 1.0
 LOOK_STARTING_S = 0.05
@@ -212,6 +214,7 @@ class Keeper:
         """Remove what a dead process left; a gateway that still looks finds nothing to wait for."""
         for suffix in (".sock", ".engine.sock", ".progress", ".state.tmp"):
             self._file(suffix).unlink(missing_ok=True)
+        shutil.rmtree(self._file(OWN_FILES), ignore_errors=True)
         if not (keep_failure and self._failure()):
             self._file(".state.json").unlink(missing_ok=True)
 

@@ -18,7 +18,7 @@ from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.cli import locate, template
 from tiffin.cli.admin import apply_file
 from tiffin.cli.connect import Refused, Unreachable
-from tiffin.cli.section import section, with_section, write_whole
+from tiffin.cli.section import section, undisturbed, with_section, write_whole
 from tiffin.cli.trying import curl
 from tiffin.config.load import load_text
 from tiffin.config.models import File
@@ -63,9 +63,11 @@ def import_model(order: Order, wish: Wish) -> Iterator[str]:
         files = _kept(found, Path(scratch), target.folder, wish.name)
     remark = f"{found.what}, from {order.path.absolute()}."
     new = section(wish.name, found.runtime, found.settings, files, found.decision, remark)
-    text = with_section(target.text, wish.name, new, replace=wish.replace)
-    load_text(text.encode(), source=str(target.path))
-    write_whole(target.path, text)
+    with undisturbed(target.path):
+        target = _Target(wish)  # what others wrote while this worked stays
+        text = with_section(target.text, wish.name, new, replace=wish.replace)
+        load_text(text.encode(), source=str(target.path))
+        write_whole(target.path, text)
     yield f"wrote [models.{wish.name}] into {target.path}"
     yield from _apply(target, wish)
     yield ""

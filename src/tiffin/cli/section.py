@@ -3,10 +3,13 @@
 The text is never parsed and printed anew, so comments, order and layout stay the owner's.
 """
 
+import fcntl
 import json
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +74,20 @@ def with_section(text: str, name: str, new: str, *, replace: bool) -> str:
         )
     gap = "\n" if after and not after.startswith("\n") else ""
     return before + new + gap + after
+
+
+@contextmanager
+def undisturbed(path: Path) -> Iterator[None]:
+    """Keep others that ask for the same from changing a file meanwhile; raises `Conflict`."""
+    try:
+        folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as cause:
+        raise Conflict(f"{path} can't be written: {cause.strerror}") from cause
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 MAX_SOCKET_BYTES = 107
 _LONGEST_NAME_BYTES = 56
 
+OWN_FILES = ".files"
+"""The suffix of the folder in which a replica lays out its model's files, beside its socket."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:

@@ -55,6 +55,7 @@ def test_on_leaving_nothing_stays_in_the_run_folder(tmp_path: Path) -> None:
     with claim(folder):
         (folder.run / "status.json").touch()
         (folder.run / "control.sock").touch()
+        (folder.run / "r-m-01234567.files" / "files-1").mkdir(parents=True)
     assert list(folder.run.iterdir()) == []
 
 

@@ -175,6 +175,9 @@ async def test_a_failure_that_wont_mend_waits_for_a_change(scene: Scene) -> None
 async def test_what_a_dead_process_left_is_removed(scene: Scene) -> None:
     child = await scene.child(0)
     left = [scene.write(suffix) for suffix in (".sock", ".engine.sock", ".progress", ".state.json")]
+    left.append(scene.run / "r-chat.files")
+    (left[-1] / "files-1").mkdir(parents=True)
+    (left[-1] / "files-1" / "model.py").touch()
     child.end(-signal.SIGKILL)
     await scene.child(1)
     assert [path for path in left if path.exists()] == []

@@ -2,6 +2,7 @@
 
 import hashlib
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,10 @@ def test_labels_are_two(text: str) -> None:
     with pytest.raises(ConfigInvalid, match="--labels"):
         two_labels(text)
     assert two_labels("ok, bad") == ("ok", "bad")
+
+
+def test_imports_at_the_same_time_all_stay(tmp_path: Path, graph: Path) -> None:
+    names = [f"m{number}" for number in range(4)]
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(lambda name: bring(tmp_path, graph, name), names))
+    assert set(names) <= set(load(tmp_path / "tiffin.toml", {}).config.models)
