@@ -130,6 +130,9 @@ class _Line:
 
     def first(self) -> Item:
         """Who is next."""
+        if len(self.groups) == 1:
+            [group] = self.groups.values()
+            return group.heap[0][2]
         return min(group.heap[0] for group in self.groups.values())[2]
 
     def gone(self, item: Item) -> None:
@@ -141,13 +144,44 @@ class _Line:
             del self.groups[item.group]
         self.elements -= item.elements
         self._uses[item.tenant].elements -= item.elements
+        self._rest()
+
+    def take(self, max_rows: int) -> tuple[list[Item], int, int]:
+        """The next batch, its rows and its elements; each request leaves as by `gone`, but faster.
+
+        A batch of one request may have more rows than `max_rows`.
+        """
+        first = self.first()
+        self._reached = max(self._reached, first.tag)
+        group = self.groups[first.group]
+        heap, uses = group.heap, self._uses
+        taken: list[Item] = []
+        rows = elements = 0
+        while heap:
+            item = heap[0][2]
+            if item.waits:
+                if taken and rows + item.rows > max_rows:
+                    break
+                item.waits = False
+                uses[item.tenant].elements -= item.elements
+                taken.append(item)
+                rows += item.rows
+                elements += item.elements
+            heappop(heap)
+        group.count -= len(taken)
+        group.rows -= rows
+        group.elements -= elements
+        if not heap:
+            del self.groups[first.group]
+        self.elements -= elements
+        self._rest()
+        return taken, rows, elements
+
+    def _rest(self) -> None:
+        """Where nothing waits, nobody has had more than another."""
         if not self.groups:
             self._uses.clear()
             self._reached = 0.0
-
-    def reached(self, tag: float) -> None:
-        """A batch goes whose first request has this tag."""
-        self._reached = max(self._reached, tag)
 
     def share_ahead(self, item: Item) -> float:
         """How much of what waits goes before a newcomer, 0 to 1, also where others come yet.
@@ -210,20 +244,10 @@ class Waiting:
         """The next batch: at most `max_rows` rows, or one request that has more; empty: none."""
         if not self._count:
             return []
-        first = self.first()
-        line = self._line(first)
-        line.reached(first.tag)
-        group = line.groups[first.group]
-        taken: list[Item] = []
-        rows = elements = 0
-        while group.count:
-            item = group.heap[0][2]
-            if taken and rows + item.rows > max_rows:
-                break
-            self._gone(item)
-            taken.append(item)
-            rows += item.rows
-            elements += item.elements
+        line = self._next_line()
+        taken, rows, elements = line.take(max_rows)
+        self._count -= len(taken)
+        self.rows -= rows
         self._settle(line, elements)
         return taken
 
