@@ -71,8 +71,9 @@ docs: $(DEV) ## write docs/reference anew from the code
 .PHONY: lock
 lock: ## resolve the locks anew: newest versions, hashed, for every Python from 3.11
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
-	$(COMPILE) --excludes requirements.excluded --extra build pyproject.toml -o requirements.lock
-	$(COMPILE) --extra build --extra dev --extra audio --extra import --extra ocr \
+	$(COMPILE) --excludes requirements.excluded -c requirements.constraints \
+		--extra build pyproject.toml -o requirements.lock
+	$(COMPILE) --extra build --extra dev --extra audio --extra grpc --extra import --extra ocr \
 		-c requirements.lock pyproject.toml -o requirements-dev.lock
 	rm -rf .venv-lock
 COMPILE = .venv-lock/bin/uv pip compile --upgrade --universal --python-version 3.11 \
