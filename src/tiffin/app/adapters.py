@@ -137,10 +137,8 @@ def python(deployment: Deployment) -> TensorRuntime:
 
 
 def own_folder(deployment: Deployment) -> Path:
-    """Where a replica may keep files while it runs; its keeper removes what it leaves."""
-    folder = Path(deployment.socket).with_suffix(OWN_FILES)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+    """Where a replica may lay out files while it runs; its keeper removes what it leaves."""
+    return Path(deployment.socket).with_suffix(OWN_FILES)
 
 
 def paths(deployment: Deployment) -> dict[str, Path]:

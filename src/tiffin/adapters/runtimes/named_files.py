@@ -10,14 +10,19 @@ from tiffin.errors import LoadFailed
 
 
 class NamedFiles:
-    """Links to files, by name; `close` removes the folder. Raises `LoadFailed` for a bad name."""
+    """Links to files, by name, in a folder within `beside`, which is made where there is none.
+
+    `close` removes what was made. Raises `LoadFailed` for a bad name.
+    """
 
     def __init__(self, files: Mapping[str, Path], beside: Path) -> None:
         for name in files:
             parts = PurePosixPath(name).parts
             if not parts or parts[0] == "/" or ".." in parts:
                 raise LoadFailed(f"a file of a model can't be called '{name}'")
+        self._made = None if beside.exists() else beside
         try:
+            beside.mkdir(mode=0o700, exist_ok=True)
             self.folder = Path(tempfile.mkdtemp(prefix="files-", dir=beside))
             self.paths = {name: self._place(name, path) for name, path in files.items()}
         except OSError as error:
@@ -25,7 +30,7 @@ class NamedFiles:
 
     def close(self) -> None:
         """Remove the folder; idempotent."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._made or self.folder, ignore_errors=True)
 
     def _place(self, name: str, path: Path) -> Path:
         place = self.folder / name
