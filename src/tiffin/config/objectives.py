@@ -16,9 +16,10 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """`[models.NAME.slo]`, `[routes.NAME.slo]`: the objectives; 0 is none.
 
     A request whose client names no timeout is refused at once where its answer would take longer
-    than `p95_ms`, and ends after four times that; where a language model's first token would come
-    after `ttft_p95_ms` it is refused too. The others are kept with the model and shown with it:
-    nothing acts on them yet. A route without a section of its own has that of its first model.
+    than `p95_ms` (less a tenth, for the way), and ends after four times that; where a language
+    model's first token would come after `ttft_p95_ms` it is refused too. The others are kept with
+    the model and shown with it: nothing acts on them yet. A route without a section of its own has
+    that of its first model.
     """
 
     p50_ms: Latency = 0.0

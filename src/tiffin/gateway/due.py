@@ -9,6 +9,8 @@ from tiffin.types.snapshot import Plan
 MAX_TIMEOUT_MS: Final = 86_400_000
 PATIENCE: Final = 4.0
 """How often a plan's objective is over before its request is given up."""
+AIMED: Final = 0.9
+"""The part of an objective that is aimed at: the way to a replica and back needs some too."""
 
 
 class Due(NamedTuple):
@@ -33,10 +35,10 @@ def due(said: bytes | None, asked_s: float, plan: Plan, opened: float) -> Due:
         return Due(opened + min(limit_s, given_s))
     aim = first = math.inf
     if plan.p95_ms:
-        aim = opened + plan.p95_ms / 1000
+        aim = opened + AIMED * plan.p95_ms / 1000
         limit_s = min(limit_s, PATIENCE * plan.p95_ms / 1000)
     if plan.ttft_p95_ms:
-        first = opened + plan.ttft_p95_ms / 1000
+        first = opened + AIMED * plan.ttft_p95_ms / 1000
     return Due(opened + limit_s, aim, first)
 
 
