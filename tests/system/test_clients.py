@@ -265,10 +265,12 @@ def test_a_responses_schema_is_enforced(client: OpenAI) -> None:
         input="Invent a person, as prose, please.",
         text={"format": {"type": "json_schema", "name": "person", "schema": PERSON}},
         temperature=0,
-        max_output_tokens=80,
+        max_output_tokens=200,
     )
     assert set(json.loads(response.output_text)) == {"name", "age"}
-    cut = respond(client)(model="chat", input="Count to a hundred.", max_output_tokens=5)
+    cut = respond(client)(
+        model="chat", input="Count to a hundred.", temperature=0, max_output_tokens=3
+    )
     assert cut.status == "incomplete"
     assert cut.incomplete_details.reason == "max_output_tokens"
 

@@ -157,4 +157,4 @@ def test_a_model_that_does_not_load_is_told(server: Server, tmp_path: Path) -> N
         server, "models", "import", str(tmp_path / "mine.py"), "--name", "broken", "--trusted"
     )
     assert done.returncode == 1
-    assert "no disk" in done.stderr
+    assert "OSError" in done.stderr
