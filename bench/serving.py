@@ -11,7 +11,6 @@ import argparse
 import hashlib
 import importlib.util
 import json
-import os
 import statistics
 import sys
 from pathlib import Path
@@ -86,8 +85,59 @@ def report(cell: str, connections: int, rows: list[dict[str, Any]]) -> None:
             print(f"tiffin / {name}: median {statistics.median(ratios):.2f} of {shown}")
 
 
+def started(kit: Any, name: str, port: int) -> Any:
+    """A server that is up, its answers compared with the graphs' own."""
+    server = kit.Server(name, port)
+    server.wait()
+    known = json.loads(Path(kit.LAB, "ref.json").read_text())
+    for kind, wanted in known.items():
+        asked = kit.bodies(kind, server.proto, len(wanted))
+        for (model, body), want in zip(asked, wanted, strict=True):
+            _, got = kit.post(server.port, kit.path(model, server.proto), body)
+            given = kit.answer(server.proto, got)
+            far = max(abs(x - y) for x, y in zip(given, want, strict=True))
+            assert far < 1e-4, f"{name} is wrong on {kind} by {far}"
+    return server
+
+
+def in_turns(kit: Any, ports: dict[str, int], args: argparse.Namespace) -> None:
+    """All up at once; a round is a short load on each."""
+    up: list[Any] = []
+    try:
+        for name, port in ports.items():
+            up.append(started(kit, name, port))
+        for cell in args.cells.split(","):
+            for connections in args.connections:
+                rows = [
+                    {s.name: kit.load(s, cell, connections, args.seconds, 0.4) for s in order}
+                    for order in (up[:: 1 if turn % 2 else -1] for turn in range(args.rounds))
+                ]
+                report(cell, connections, rows)
+    finally:
+        for server in up:
+            server.stop()
+
+
+def one_by_one(kit: Any, ports: dict[str, int], args: argparse.Namespace) -> None:
+    """Each alone on the machine; a round is every server's start, all its loads, its end."""
+    cells = [(cell, c) for cell in args.cells.split(",") for c in args.connections]
+    rows: dict[tuple[str, int], list[dict[str, Any]]] = {cell: [] for cell in cells}
+    for turn in range(args.rounds):
+        for found in rows.values():
+            found.append({})
+        for name in list(ports)[:: 1 if turn % 2 else -1]:
+            server = started(kit, name, ports[name])
+            try:
+                for cell in cells:
+                    rows[cell][-1][name] = kit.load(server, *cell, args.seconds, 0.4)
+            finally:
+                server.stop()
+    for cell, found in rows.items():
+        report(*cell, found)
+
+
 def main() -> None:
-    """Start all, check their answers, load each in turn, report."""
+    """Start, load, report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kit", type=Path, required=True)
     parser.add_argument("--peers", default="triton,mosec,fastapi,bentoml,rayserve")
@@ -95,6 +145,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--alone", action="store_true", help="no two servers up at once")
     args = parser.parse_args()
     kit = the_kit(args.kit.resolve())
     rmtree(DATA, ignore_errors=True)
@@ -104,35 +155,9 @@ def main() -> None:
     kit.PEERS["tiffin"] = {"cmd": command, "ready": "/readyz"}
     for name, wait in WAITS.items():
         kit.PEERS[name].setdefault("env", {})["WAIT_MS"] = wait
-    names = ["tiffin", *filter(None, args.peers.split(","))]
-    up = []
-    try:
-        for number, name in enumerate(names):
-            server = kit.Server(name, 18990 if name == "tiffin" else 18900 + 10 * number)
-            up.append(server)
-            server.wait()
-            known = json.loads(Path(os.environ.get("LAB", kit.LAB), "ref.json").read_text())
-            for kind, wanted in known.items():
-                asked = kit.bodies(kind, server.proto, len(wanted))
-                for (model, body), want in zip(asked, wanted, strict=True):
-                    _, got = kit.post(server.port, kit.path(model, server.proto), body)
-                    far = max(
-                        abs(x - y) for x, y in zip(kit.answer(server.proto, got), want, strict=True)
-                    )
-                    assert far < 1e-4, f"{name} is wrong on {kind} by {far}"
-            print(f"{name} is up, its answers are right", flush=True)
-        for cell in args.cells.split(","):
-            for connections in args.connections:
-                rows = []
-                for turn in range(args.rounds):
-                    order = up if turn % 2 else up[::-1]
-                    rows.append(
-                        {s.name: kit.load(s, cell, connections, args.seconds, 0.4) for s in order}
-                    )
-                report(cell, connections, rows)
-    finally:
-        for server in up:
-            server.stop()
+    peers = {name: 18900 + 10 * n for n, name in enumerate(filter(None, args.peers.split(",")))}
+    run = one_by_one if args.alone else in_turns
+    run(kit, {"tiffin": 18990, **peers}, args)
 
 
 main()
