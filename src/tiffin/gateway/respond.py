@@ -1,6 +1,6 @@
 """From an answer to the client's bytes: whole, streamed, from the cache, or an error."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tiffin.dialects.dialect import Dialect, Whole
 from tiffin.errors import Draining, TiffinError, UpstreamFailed
@@ -27,7 +27,7 @@ class Delivery:
     headers: Headers
     keep: bytearray | None = None
     keep_at_most: int = 0
-    kept_headers: Headers = field(default_factory=list)
+    kept_headers: Headers | None = None
 
     def head(self, *first: tuple[bytes, bytes]) -> Headers:
         """The answer's headers as it begins now: `first`, the time it took, the request's own."""

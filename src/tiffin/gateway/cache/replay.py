@@ -69,6 +69,6 @@ class LookUp:
         if error is None and keep and not self._hit:
             expires = self._accounts.clock.monotonic() + self._run.plan.cache_ttl_s
             reply = CachedReply(
-                bytes(keep), self._delivery.kept_headers, self._run.asked.streaming, expires
+                bytes(keep), self._delivery.kept_headers or [], self._run.asked.streaming, expires
             )
             self._entries.put(self._key, reply)
