@@ -14,6 +14,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -48,17 +49,20 @@ slots = 8
 """
 
 
-async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> int:
-    """Read one streamed answer to its end; returns how many events it had."""
-    events = 0
+async def stream(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes, count: bytes
+) -> int:
+    """Read one streamed answer to its end; returns the last number that follows `count` in it."""
+    answer = b""
     writer.write(body)
     while True:
         data = await reader.read(65_536)
         if not data:
             break
-        events += data.count(b"data: ")
+        answer += data
     writer.close()
-    return events
+    _, found, rest = answer.rpartition(count)
+    return int(re.match(rb"\d*", rest)[0] or 0) if found else 0  # type: ignore[index]
 
 
 async def direct(socket: Path) -> None:
@@ -77,14 +81,21 @@ async def direct(socket: Path) -> None:
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     reader, writer = await asyncio.open_unix_connection(str(socket))
-    events = await stream(reader, writer, head.encode() + body)
-    check(events, "the engine")
+    tokens = await stream(reader, writer, head.encode() + body, b'"tokens_predicted":')
+    check(tokens, "the engine")
 
 
 async def through(port: int) -> None:
     """One answer from Tiffin's public port."""
     body = json.dumps(
-        {"model": "m", "prompt": PROMPT, "max_tokens": TOKENS, "stream": True, "temperature": 0}
+        {
+            "model": "m",
+            "prompt": PROMPT,
+            "max_tokens": TOKENS,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": 0,
+        }
     ).encode()
     head = (
         f"POST /v1/completions HTTP/1.1\r\nhost: t\r\nconnection: close\r\n"
@@ -92,14 +103,14 @@ async def through(port: int) -> None:
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    events = await stream(reader, writer, head.encode() + body)
-    check(events, "Tiffin")
+    tokens = await stream(reader, writer, head.encode() + body, b'"completion_tokens":')
+    check(tokens, "Tiffin")
 
 
-def check(events: int, who: str) -> None:
+def check(tokens: int, who: str) -> None:
     """An answer of another length would make the comparison worthless."""
-    if events < TOKENS:
-        raise SystemExit(f"{who} sent {events} events for {TOKENS} tokens")
+    if tokens != TOKENS:
+        raise SystemExit(f"{who} answered with {tokens} tokens instead of {TOKENS}")
 
 
 async def rate(make: object, concurrency: int, answers: int) -> float:

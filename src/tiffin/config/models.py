@@ -1,8 +1,9 @@
 """`[models.NAME]`: what a model is and what runs it, a section for each runtime."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from tiffin.config.fields import (
     Count,
@@ -46,7 +47,8 @@ class LlamacppModel(
 
     `sources` are tried in order, all against `sha256`. `context` is tokens per slot; `slots` are
     answers at once; `queue` is how many may wait; `threads` 0 shares the cores among replicas.
-    `tools` says that the model's template offers tools.
+    `tools` says that the model's template offers tools. Tokens that come faster than
+    `stream_interval_ms` are sent several at once, 0 sends each alone.
     """
 
     sources: list[str]
@@ -57,6 +59,7 @@ class LlamacppModel(
     queue: Count = 64
     threads: Count = 0
     tools: bool = False
+    stream_interval_ms: Annotated[float, Meta(ge=0, le=1000)] = 20.0
     load_timeout_s: Seconds = 300.0
 
 

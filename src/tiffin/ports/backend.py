@@ -51,6 +51,10 @@ class Reply(Protocol):
         """The whole body; raises `UpstreamFailed` over `limit` bytes."""
         ...
 
+    def rest(self, seconds: float) -> None:
+        """Leave what comes to the system for so long: the next `read` finds all of it at once."""
+        ...
+
 
 class Backend(Protocol):
     """Something that answers calls."""

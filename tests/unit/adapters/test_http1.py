@@ -312,3 +312,61 @@ async def test_when_to_come_again_is_read_or_left(said: str, meant: float | None
 
     async with upstream(script) as backend, backend.start(call()) as reply:
         assert reply.retry_after == meant
+
+
+async def test_what_comes_during_a_rest_is_read_at_once_afterwards() -> None:
+    begun, written = asyncio.Event(), asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await head(reader)
+            writer.write(STREAM + b"1\r\na\r\n")
+            await begun.wait()
+            for piece in (b"1\r\nb\r\n", b"1\r\nc\r\n0\r\n\r\n"):
+                writer.write(piece)
+                await writer.drain()
+            written.set()
+
+    async with upstream(script) as backend:
+        async with backend.start(call()) as reply:
+            assert await reply.read() == b"a"
+            reply.rest(0.1)
+            reply.rest(5.0)  # one rest at a time
+            begun.set()
+            await written.wait()
+            assert await reply.read() == b"bc"
+            assert await reply.read() == b""
+        await read_to_the_end(backend, call())
+        assert len(backend.idle) == 1, "a connection that rested is as good as any"
+
+
+@pytest.mark.parametrize("complete", [True, False])
+async def test_leaving_during_a_rest_is_leaving(complete: bool) -> None:
+    gone = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await head(reader)
+        writer.write(STREAM + b"1\r\na\r\n" + complete * b"0\r\n\r\n")
+        assert await reader.read() == b""
+        gone.set()
+
+    async with upstream(script) as backend:
+        async with backend.start(call()) as reply:
+            assert await reply.read() == b"a"
+            reply.rest(60.0)
+        assert len(backend.idle) == complete
+        backend.close()
+        await asyncio.wait_for(gone.wait(), 5)
+
+
+async def test_the_deadline_passes_during_a_rest_too() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await head(reader)
+        writer.write(STREAM + b"1\r\na\r\n")
+        await reader.read()
+
+    async with upstream(script) as backend, backend.start(call(0.2)) as reply:
+        assert await reply.read() == b"a"
+        reply.rest(60.0)
+        with pytest.raises(DeadlineExceeded):
+            await reply.read()

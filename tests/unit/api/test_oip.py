@@ -74,6 +74,9 @@ class Control:
     async def read_all(self, limit: int) -> bytes:
         return self.answer
 
+    def rest(self, seconds: float) -> None:
+        """Everything is here already."""
+
     def close(self) -> None:
         return None
 

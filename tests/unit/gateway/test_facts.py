@@ -55,6 +55,9 @@ class Answering:
     async def read_all(self, limit: int) -> bytes:
         return msgspec.json.encode(self.answer)
 
+    def rest(self, seconds: float) -> None:
+        """Everything is here already."""
+
     def close(self) -> None:
         return None
 

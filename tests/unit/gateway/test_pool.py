@@ -39,6 +39,9 @@ class FakeReply:
     async def read_all(self, limit: int) -> bytes:
         return b"{}"
 
+    def rest(self, seconds: float) -> None:
+        """Everything is here already."""
+
 
 class FakeBackend:
     """Answers with one status, or fails; counts what runs."""

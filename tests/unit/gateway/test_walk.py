@@ -129,6 +129,9 @@ class Playing:
             parts.append(part)
         return b"".join(parts)
 
+    def rest(self, seconds: float) -> None:
+        """Everything is here already."""
+
 
 class Ledger:
     """Collects accounts; can refuse to open."""

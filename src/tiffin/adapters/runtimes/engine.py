@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
 
+from tiffin.adapters.runtimes.cadence import Cadence
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, TiffinError
 from tiffin.ports.backend import Backend, Call, Reply
 
@@ -180,17 +181,19 @@ class Line:
             raise refusal(reply.status, answer)
         return _decoded(answer, kind)
 
-    def stream(self, question: dict[str, Any]) -> "Stream":
-        """A completion's events; leaving the context stops it."""
+    def stream(self, question: dict[str, Any], cadence: Cadence) -> "Stream":
+        """A completion's events, read in this cadence; leaving the context stops it."""
         call = Call(b"/completion", msgspec.json.encode(question), b"", float("inf"))
-        return Stream(self._backend, call)
+        return Stream(self._backend, call, cadence)
 
 
 class Stream:
     """The events of one completion, in order, while its context is held."""
 
-    def __init__(self, backend: Backend, call: Call) -> None:
+    def __init__(self, backend: Backend, call: Call, cadence: Cadence) -> None:
         self._exchange = backend.start(call)
+        self._cadence = cadence
+        self._now = asyncio.get_running_loop().time
         self._reply: Reply | None = None
         self._rest = b""
         self._events: deque[Event] = deque()
@@ -216,11 +219,17 @@ class Stream:
     ) -> None:
         await self._exchange.__aexit__(kind, error, trace)
 
-    async def next(self) -> Event:
-        """The next event; raises `RunFailed` where the engine fails or the stream breaks off."""
+    async def next(self) -> list[Event]:
+        """What has come, at least one event; raises `RunFailed` where the stream breaks off.
+
+        An event that tells of the engine's failure comes alone.
+        """
         while not self._events:
             await self._read()
-        return self._events.popleft()
+        ready = [self._events.popleft()]
+        while self._events and self._events[0].error is None:
+            ready.append(self._events.popleft())
+        return ready
 
     async def _read(self) -> None:
         assert self._reply is not None  # noqa: S101 - entered before it is read
@@ -241,6 +250,9 @@ class Stream:
                 continue
             if event.prompt_progress is None:
                 self._events.append(event)
+        if self._events:
+            come = self._events[-1].tokens_predicted
+            self._reply.rest(self._cadence.rest_s(self._now(), come))
 
 
 def refusal(status: int, answer: bytes) -> TiffinError:

@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from tiffin.adapters.runtimes.cadence import Cadence
 from tiffin.adapters.runtimes.engine import Chance, Engine, Event, Line, Pool, Stream
 from tiffin.adapters.runtimes.gguf import read_vocabulary
 from tiffin.adapters.runtimes.sampling import (
@@ -110,7 +111,8 @@ class LlamacppRuntime:
         }
         grammar = question.get("grammar")
         witness = self._grammars.witness(grammar) if grammar else None
-        stream = self._line.stream(question)
+        cadence = Cadence(self._spec.stream_interval_ms / 1000, prompt.answer_tokens)
+        stream = self._line.stream(question, cadence)
         return Run(stream, len(prompt.tokens), self._template.spell, rivals, witness)
 
     async def tokenize(
@@ -270,26 +272,31 @@ class Run:
     async def __anext__(self) -> Delta:
         if self._ended:
             raise StopAsyncIteration
-        event = await self._stream.next()
-        if event.error is not None:
-            raise RunFailed(f"the engine failed: {event.error.message}")
-        text = await self._text(event)
-        self._watch(event, text)
-        tokens = event.tokens_predicted - self._generated
-        self._generated = event.tokens_predicted
-        logprobs = None
-        if self._rivals is not None and event.completion_probabilities:
-            logprobs = [_logprob(one, self._rivals) for one in event.completion_probabilities]
-        if not event.stop:
-            return Delta(text=text, tokens=tokens, logprobs=logprobs)
-        self._ended = True
+        events = await self._stream.next()
+        if (fault := events[0].error) is not None:
+            raise RunFailed(f"the engine failed: {fault.message}")
+        texts = []
+        for event in events:
+            text = await self._text(event)
+            self._watch(event, text)
+            texts.append(text)
+        last = events[-1]
+        tokens = last.tokens_predicted - self._generated
+        self._generated = last.tokens_predicted
+        self._ended = last.stop
         return Delta(
-            text=text,
+            text="".join(texts),
             tokens=tokens,
-            logprobs=logprobs,
-            finish="length" if event.stop_type == "limit" else "stop",
-            usage=self._usage(event),
+            logprobs=self._logprobs(events),
+            finish=None if not last.stop else "length" if last.stop_type == "limit" else "stop",
+            usage=self._usage(last) if last.stop else None,
         )
+
+    def _logprobs(self, events: list[Event]) -> list[TokenLogprob] | None:
+        chosen = [one for event in events for one in event.completion_probabilities]
+        if self._rivals is None or not chosen:
+            return None
+        return [_logprob(one, self._rivals) for one in chosen]
 
     async def _text(self, event: Event) -> str:
         """The event's text; with the last, also what was held back for a stop that never came."""

@@ -189,6 +189,7 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
         "_paused",
         "_pieces",
         "_pool",
+        "_resting",
         "_size",
         "_waiter",
         "content_type",
@@ -209,6 +210,7 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
         self._waiter: asyncio.Future[None] | None = None
         self._pieces: list[bytes] = []
         self._paused = False
+        self._resting: asyncio.TimerHandle | None = None
         self._reset(0.0)
 
     def _reset(self, deadline: float) -> None:
@@ -255,10 +257,23 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._size = 0
-        if self._paused:
+        if self._paused and self._resting is None:
             self._paused = False
             self.transport.resume_reading()
         return data
+
+    def rest(self, seconds: float) -> None:
+        """Read nothing from the socket for so long; a wait for more goes on beyond."""
+        if self._complete or self._paused or seconds <= 0.0:
+            return
+        self._paused = True
+        self.transport.pause_reading()
+        self._resting = self._loop.call_later(seconds, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = None
+        self._paused = False
+        self.transport.resume_reading()
 
     async def read_all(self, limit: int) -> bytes:
         """The whole body; `UpstreamFailed` over `limit` bytes."""
@@ -280,6 +295,9 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
     def leave(self) -> None:
         """Keep the connection if its exchange ended cleanly, else close it."""
         self._pool.active.discard(self)
+        if self._resting is not None:
+            self._resting.cancel()
+            self._rested()
         if self._complete and self._keep and self._error is None:
             self._pieces.clear()
             self._pool.release(self)

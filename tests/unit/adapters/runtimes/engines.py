@@ -37,6 +37,9 @@ class Pieces:
             whole += data
         return whole
 
+    def rest(self, seconds: float) -> None:
+        """Everything is here already."""
+
 
 class FakeEngine:
     """Answers every call alike; `calls` are what was asked, `open` how many are still held.

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.adapters.runtimes.engines import FakeEngine
+from tiffin.adapters.runtimes.cadence import Cadence
 from tiffin.adapters.runtimes.engine import Engine, Event, Line
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, UpstreamFailed
 
@@ -20,6 +21,7 @@ def event(**values: Any) -> bytes:
 
 
 REFUSAL = b'{"error":{"code":400,"message":"too odd","type":"invalid_request_error"}}'
+EACH = Cadence(0.0, 9)
 PROGRESS = event(content="", tokens=[0], prompt_progress={"total": 9, "processed": 3})
 STREAM = (
     PROGRESS
@@ -32,9 +34,9 @@ STREAM = (
 async def events_of(engine: FakeEngine) -> list[Event]:
     """All events up to the one that ends the stream."""
     found: list[Event] = []
-    async with Line(engine).stream({"prompt": [1]}) as stream:
+    async with Line(engine).stream({"prompt": [1]}, EACH) as stream:
         while not found or not found[-1].stop:
-            found.append(await stream.next())
+            found += await stream.next()
     return found
 
 
@@ -70,10 +72,20 @@ async def test_a_stream_that_goes_wrong_fails_the_run(
 
 async def test_an_error_in_a_stream_is_an_event() -> None:
     engine = FakeEngine(200, b'error: {"message": "no memory", "type": "server_error"}\n\n')
-    async with Line(engine).stream({}) as stream:
-        failed = await stream.next()
+    async with Line(engine).stream({}, EACH) as stream:
+        (failed,) = await stream.next()
     assert failed.error is not None
     assert failed.error.message == "no memory"
+
+
+async def test_what_has_come_is_taken_at_once_and_a_failure_alone() -> None:
+    failure = b'error: {"message": "no memory"}\n\n'
+    steps = [event(content=word, tokens_predicted=n) for n, word in enumerate("abc", 1)]
+    engine = FakeEngine(200, steps[0], steps[1] + steps[2] + failure)
+    async with Line(engine).stream({}, EACH) as stream:
+        taken = [await stream.next() for _ in range(3)]
+    said = [[event.error.message if event.error else event.content for event in t] for t in taken]
+    assert said == [["a"], ["b", "c"], ["no memory"]]
 
 
 async def test_a_refused_stream_says_why_and_holds_nothing() -> None:
@@ -85,7 +97,7 @@ async def test_a_refused_stream_says_why_and_holds_nothing() -> None:
 
 async def test_leaving_a_stream_lets_go_of_the_connection() -> None:
     engine = FakeEngine(200, event(content="a"))
-    async with Line(engine).stream({}) as stream:
+    async with Line(engine).stream({}, EACH) as stream:
         await stream.next()
         assert engine.open == 1
     assert engine.open == 0

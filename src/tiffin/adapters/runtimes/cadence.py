@@ -1,0 +1,37 @@
+"""How long a reader of tokens may rest, so that those that come fast are taken several at once."""
+
+from typing import Final
+
+NEWEST: Final = 0.3
+"""The newest gap's weight in the running mean."""
+EARLY: Final = 0.95
+"""The part of the way to the last token that is rested, so that it is waited for, not missed."""
+
+
+class Cadence:
+    """One answer's: `interval_s` is the longest rest, `limit` how many tokens it has at most.
+
+    Every token that is read wakes up each process on its way to the client, and beside an engine
+    that uses all cores each of these wakes it holds up. Nobody reads faster than `interval_s`.
+    """
+
+    __slots__ = ("_gap_s", "_interval_s", "_last", "_limit", "_tokens")
+
+    def __init__(self, interval_s: float, limit: int) -> None:
+        self._interval_s = interval_s
+        self._limit = limit
+        self._last: float | None = None
+        self._gap_s = 0.0
+        self._tokens = 0
+
+    def rest_s(self, now: float, tokens: int) -> float:
+        """How long to rest after a read at this moment, when `tokens` have come in all."""
+        came, self._tokens = tokens - self._tokens, tokens
+        last, self._last = self._last, now
+        if last is None or came <= 0:
+            return 0.0
+        gap_s = (now - last) / came
+        self._gap_s += NEWEST * (gap_s - self._gap_s) if self._gap_s else gap_s
+        if self._gap_s >= self._interval_s:
+            return 0.0
+        return min(self._interval_s, EARLY * self._gap_s * (self._limit - tokens))
