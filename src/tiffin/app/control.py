@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,8 @@ class Control:
             server=life_of(boot.parent_pid),
             starter=self._starter,
         )
-        site = Site(self.folder, cores=len(os.sched_getaffinity(0)))
+        cores = len(os.sched_getaffinity(0))
+        site = Site(self.folder, cores, epoch=version("tiffin"))
         self.office = Office(files, self.publisher, site, self.fetching, self.clock)
         self.accounts = SqliteAccounts(self.folder.database)
         self.ingest = Ingest(self.folder.journal, self.accounts, self.meter, self.clock)

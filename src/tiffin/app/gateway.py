@@ -47,7 +47,7 @@ from tiffin.ports.outbox import Outbox
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
 from tiffin.telemetry.metrics import Meter
-from tiffin.types.paths import DataFolder, replica_name, sockets
+from tiffin.types.paths import DataFolder, replica_of, sockets
 from tiffin.types.snapshot import Snapshot, Target
 
 if TYPE_CHECKING:
@@ -188,9 +188,9 @@ class Gateway:
             processes = msgspec.json.decode(told, type=Status).processes
         except (OSError, msgspec.MsgspecError):
             return ""
-        name = replica_name(target.model, target.revision)
+        names = [replica_of(socket) for socket in target.sockets]
         ended = (State.FAILED, State.WAITING)
-        return next((p.reason for p in processes if p.name == name and p.state in ended), "")
+        return next((p.reason for p in processes if p.name in names and p.state in ended), "")
 
     def _measure(self) -> None:
         self.journal.retry()
@@ -249,7 +249,7 @@ def calls_of(edge: Edge, boot: Boot) -> "GrpcEdge | None":
 def connect(target: Target, outbox: Outbox) -> Http1Backend:
     """The backend of a target: a replica's socket, or an upstream over TCP with its key."""
     if target.kind != "remote":
-        endpoint = Endpoint(authority=b"replica", path=target.socket)
+        endpoint = Endpoint(authority=b"replica", path=target.sockets[0])
         return Http1Backend(endpoint, outbox=outbox)
     url = urlsplit(target.url)
     secure = url.scheme == "https"

@@ -1,6 +1,7 @@
 """What a replica's process hosts, whatever kind of model it is: the process knows nothing more."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from tiffin.ports.clock import Clock
@@ -12,13 +13,15 @@ from tiffin.types.snapshot import Deployment
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the process gives to what it hosts. `max_body_bytes` is the longest body it may read."""
+    """What the process gives to what it hosts. `max_body_bytes` is the longest body it may read;
+    `snapshot` is the file in which the published snapshot is."""
 
     deployment: Deployment
     clock: Clock
     progress: ProgressFile
     meter: Meter
     max_body_bytes: int
+    snapshot: Path = Path("snapshot.json")
 
 
 class Hosted(Protocol):

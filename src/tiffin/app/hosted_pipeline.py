@@ -1,4 +1,4 @@
-"""A pipeline as what a replica hosts: its functions found, its models' sockets connected."""
+"""A pipeline as what a replica hosts: its functions found, its models followed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
-from tiffin.adapters.upstreams.endpoint import Endpoint
-from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.api.pipeline import PipelineApi
 from tiffin.app.adapters import imported
 from tiffin.app.hosted import Surroundings
+from tiffin.app.peers import Peers
 from tiffin.config.models import PipelineModel
 from tiffin.errors import LoadFailed
 from tiffin.ports.exchange import Exchange
@@ -45,14 +44,11 @@ class PipelineHosted:
         deployment = around.deployment
         self._pipeline = msgspec.json.decode(deployment.spec, type=PipelineModel)
         self._files = {name: Path(file.path) for name, file in deployment.files.items()}
-        self._backends = {
-            name: Http1Backend(Endpoint(authority=b"replica", path=socket))
-            for name, socket in deployment.peers.items()
-        }
+        self._peers = Peers(deployment.peers, around.snapshot)
         self._measures = PipelineMeasures(around.meter, deployment.model)
         self._replica = PipelineReplica(
             self._pipeline,
-            self._backends,
+            self._peers.backends,
             deployment.threads,
             around.clock,
             around.progress,
@@ -78,7 +74,8 @@ class PipelineHosted:
         await self._api(exchange)
 
     def look(self) -> None:
-        """Note how full it is."""
+        """Note how full it is, and where its models answer now."""
+        self._peers.follow()
         self._measures.look(self._replica.lanes.running, self._replica.lanes.waiting)
 
     async def drain(self, within_s: float) -> None:
@@ -88,8 +85,7 @@ class PipelineHosted:
     async def close(self) -> None:
         """Give threads and connections back."""
         self._replica.close()
-        for backend in self._backends.values():
-            backend.close()
+        self._peers.close()
 
     def _functions(self) -> dict[str, Function]:
         own: dict[str, dict[str, Any]] = {}

@@ -82,7 +82,14 @@ class ReplicaProcess:
         limit = max(2 * boot.server.max_body_bytes, MAX_STEP_BYTES)
         try:
             self._hosted = host(
-                Surroundings(deployment, SystemClock(), self._progress, self._meter, limit)
+                Surroundings(
+                    deployment,
+                    SystemClock(),
+                    self._progress,
+                    self._meter,
+                    limit,
+                    data.snapshot,
+                )
             )
         except BaseException:
             self._progress.close()

@@ -31,11 +31,13 @@ class Replicas:
         for keeper in self._keepers.values():
             if keeper.status.state is State.FAILED:
                 keeper.wake()
-        for action in reconcile(desired, self._running):
+        wanted = list(desired)
+        for action in reconcile(wanted, self._running):
             if action.name in self._running:
                 self._leave(action.name)
             if not isinstance(action, Stop):
                 self._enter(action.name, action.deployment)
+        self._running.update((one.name, one) for one in wanted)
 
     async def stop(self) -> None:
         """Drain and end all, side by side."""

@@ -10,6 +10,7 @@ from tiffin.config.fields import (
     Digest,
     Milliseconds,
     Positive,
+    Replicas,
     Seconds,
     SecondsOrNone,
     TensorName,
@@ -27,6 +28,21 @@ class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     slo: Slo = Slo()
 
 
+class LocalCommon(ModelCommon, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every model has that runs in replicas of ours.
+
+    `replicas` processes answer side by side. One that is kept `on-demand` is loaded when a request
+    comes and unloaded after `idle_s` without one; no other takes its memory before it has been
+    there for `hold_s`; a request may be held for `cold_start_s` (0: `load_timeout_s`) meanwhile.
+    """
+
+    replicas: Replicas = 1
+    keep: Literal["loaded", "on-demand"] = "loaded"
+    idle_s: Seconds = 300.0
+    hold_s: SecondsOrNone = 10.0
+    cold_start_s: SecondsOrNone = 0.0
+
+
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of a model: `sources` are tried in order, all against `sha256`."""
 
@@ -36,7 +52,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class LlamacppModel(
-    ModelCommon,
+    LocalCommon,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
@@ -83,7 +99,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class OnnxModel(
-    ModelCommon,
+    LocalCommon,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
@@ -119,7 +135,7 @@ class OnnxModel(
 
 
 class PythonModel(
-    ModelCommon,
+    LocalCommon,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
@@ -162,7 +178,7 @@ class PipelineStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PipelineModel(
-    ModelCommon,
+    LocalCommon,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
@@ -189,7 +205,7 @@ class PipelineModel(
 
 
 class WhisperModel(
-    ModelCommon,
+    LocalCommon,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
@@ -238,7 +254,7 @@ class RemoteModel(
 
 
 class EchoModel(
-    ModelCommon,
+    LocalCommon,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,

@@ -11,27 +11,23 @@ import msgspec
 
 from tiffin.config.load import Loaded
 from tiffin.config.models import (
-    EchoModel,
-    LlamacppModel,
-    LocalModel,
     Model,
     ModelCommon,
     OnnxModel,
     PipelineModel,
     PythonModel,
     RemoteModel,
-    WhisperModel,
     files_of,
 )
 from tiffin.config.objectives import Slo
 from tiffin.config.schema import Config, Route
 from tiffin.control.catalogue.abilities import kind_of, serves
 from tiffin.control.catalogue.revision import peers_of, revision_of
+from tiffin.control.deploy import deployments_of
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import (
     Deployment,
     GuardPolicy,
-    PlacedFile,
     Plan,
     Principal,
     Snapshot,
@@ -58,10 +54,11 @@ class Shelf:
 @dataclass(frozen=True, slots=True)
 class Site:
     """The machine: its data folder, how many cores may compute, and what was unloaded here, with
-    the reasons."""
+    the reasons. `epoch` is what makes all its processes others: Tiffin's version."""
 
     folder: DataFolder
     cores: int
+    epoch: str = ""
     unloaded: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -75,10 +72,11 @@ def compose(
 ) -> Snapshot:
     """The snapshot that follows `previous`, or `previous` itself where nothing would change."""
     config = loaded.config
-    targets = {name: _target(name, config.models, shelf, site.folder) for name in config.models}
-    for name in targets.keys() & site.unloaded.keys():
-        reason = site.unloaded[name]
-        targets[name] = msgspec.structs.replace(targets[name], state=UNLOADED, reason=reason)
+    targets: dict[str, Target] = {}
+    deployments: list[Deployment] = []
+    for name in config.models:
+        targets[name], own = _wanted(name, config.models, shelf, site)
+        deployments += own
     draft = Snapshot(
         number=0,
         config_hash=loaded.sha256,
@@ -90,11 +88,7 @@ def compose(
             name: GuardPolicy(kind=guard.kind, action=guard.action, on_error=guard.on_error)
             for name, guard in config.guards.items()
         },
-        deployments=tuple(
-            _deployment(model, name, targets, shelf, _threads(config, model, site.cores))
-            for name, model in config.models.items()
-            if not isinstance(model, RemoteModel) and targets[name].state == READY
-        ),
+        deployments=tuple(deployments),
     )
     if previous is None:
         return msgspec.structs.replace(draft, number=1)
@@ -196,29 +190,21 @@ def _identity(targets: tuple[Target, ...], guard: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(meaning)).hexdigest()
 
 
-def _target(name: str, models: Mapping[str, Model], shelf: Shelf, folder: DataFolder) -> Target:
+def _wanted(
+    name: str, models: Mapping[str, Model], shelf: Shelf, site: Site
+) -> tuple[Target, tuple[Deployment, ...]]:
+    """What the configuration wants of a model: where it is tried, and what is to run for that."""
     model = models[name]
     revision = revision_of(model, models)
-    if isinstance(model, RemoteModel):
-        return Target(
-            model=name,
-            revision=revision,
-            kind="remote",
-            serves=serves(model),
-            protocol=model.protocol,
-            url=model.url,
-            upstream_model=model.model or name,
-            key_env=model.key_env,
-            key_file=model.key_file,
-            max_concurrency=model.max_concurrency,
-            queue=model.queue,
-            connect_timeout_s=model.connect_timeout_s,
-            first_byte_timeout_s=model.first_byte_timeout_s,
-            between_bytes_timeout_s=model.between_bytes_timeout_s,
-            tools=model.tools,
-        )
     state, reason = _standing(name, models, shelf)
-    return Target(
+    if name in site.unloaded:
+        state, reason = UNLOADED, site.unloaded[name]
+    if isinstance(model, RemoteModel):
+        return _remote_target(name, revision, model, state, reason), ()
+    own: tuple[Deployment, ...] = ()
+    if state == READY:
+        own = deployments_of(name, models, shelf.present, site.folder, site.cores, site.epoch)
+    target = Target(
         model=name,
         revision=revision,
         kind=kind_of(model),
@@ -226,11 +212,36 @@ def _target(name: str, models: Mapping[str, Model], shelf: Shelf, folder: DataFo
         protocol="oip" if isinstance(model, OnnxModel | PythonModel | PipelineModel) else "openai",
         state=state,
         reason=reason,
-        socket=str(folder.replica_socket(name, revision)),
+        sockets=tuple(one.socket for one in own),
+        on_demand=model.keep == "on-demand",
+        cold_start_s=model.cold_start_s or model.load_timeout_s,
         # The queue that counts is the replica's, which knows its slots; this only bounds sockets.
         max_concurrency=2 * (getattr(model, "slots", 1) + model.queue),
         queue=0,
         tools=getattr(model, "tools", False),
+    )
+    return target, own
+
+
+def _remote_target(name: str, revision: str, model: RemoteModel, state: str, reason: str) -> Target:
+    return Target(
+        model=name,
+        revision=revision,
+        kind="remote",
+        serves=serves(model),
+        protocol=model.protocol,
+        state=state,
+        reason=reason,
+        url=model.url,
+        upstream_model=model.model or name,
+        key_env=model.key_env,
+        key_file=model.key_file,
+        max_concurrency=model.max_concurrency,
+        queue=model.queue,
+        connect_timeout_s=model.connect_timeout_s,
+        first_byte_timeout_s=model.first_byte_timeout_s,
+        between_bytes_timeout_s=model.between_bytes_timeout_s,
+        tools=model.tools,
     )
 
 
@@ -244,42 +255,3 @@ def _standing(name: str, models: Mapping[str, Model], shelf: Shelf) -> tuple[str
         if state != READY:
             return state, f"it calls {peer}: {reason}" if reason else ""
     return READY, ""
-
-
-def _deployment(
-    model: LocalModel, name: str, targets: Mapping[str, Target], shelf: Shelf, threads: int
-) -> Deployment:
-    # Without what only the gateway and the catalogue read, so that changing it restarts nothing.
-    spec: Model = msgspec.structs.replace(
-        model, timeout_s=0.0, cache_ttl_s=0.0, guard="", slo=Slo()
-    )
-    files = files_of(model)
-    match spec:
-        case LlamacppModel():
-            spec = msgspec.structs.replace(spec, sources=[])
-        case OnnxModel() | PythonModel() | PipelineModel() | WhisperModel():
-            spec = msgspec.structs.replace(spec, files={})
-    return Deployment(
-        model=name,
-        revision=targets[name].revision,
-        socket=targets[name].socket,
-        spec=msgspec.Raw(msgspec.json.encode(spec)),
-        files={
-            known_as: PlacedFile(path=str(shelf.present[file.sha256]), sha256=file.sha256)
-            for known_as, file in files.items()
-        },
-        peers={peer: targets[peer].socket for peer in peers_of(model)},
-        threads=threads,
-    )
-
-
-def _threads(config: Config, model: Model, cores: int) -> int:
-    """A share of the cores for each model that computes here, present or not yet.
-
-    Language models share among themselves alone: others compute in bursts beside them.
-    """
-    if isinstance(model, EchoModel | RemoteModel):
-        return 1
-    rivals = LlamacppModel if isinstance(model, LlamacppModel) else LocalModel
-    local = sum(isinstance(other, rivals) for other in config.models.values())
-    return model.threads or max(1, cores // local)

@@ -11,7 +11,7 @@ from tiffin.control.fetch import Download
 from tiffin.control.fleet.status import ProcessStatus, State, Status
 from tiffin.control.office import Office
 from tiffin.control.publish import READY
-from tiffin.types.paths import DataFolder, replica_name
+from tiffin.types.paths import DataFolder, replica_of
 from tiffin.types.snapshot import Plan, Snapshot, Target
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def _model(
         return model
     if target.kind == "remote":
         return msgspec.structs.replace(model, state="ready")
-    name = replica_name(target.model, target.revision)
+    name = replica_of(target.sockets[0])
     process = processes.get(name)
     replica = _read(run / f"{name}.state.json", _ReplicaState) or _ReplicaState()
     if process is not None and process.state is State.FAILED:

@@ -74,9 +74,9 @@ class DataFolder:
         """Sockets and state of running processes."""
         return self.root / "run"
 
-    def replica_socket(self, model: str, revision: str) -> Path:
-        """The unix socket of a replica; its sibling files share the stem."""
-        return sockets(self.run) / f"{replica_name(model, revision)}.sock"
+    def replica_socket(self, name: str) -> Path:
+        """The unix socket of a replica by its name; its sibling files share the stem."""
+        return sockets(self.run) / f"{name}.sock"
 
 
 def one_before(path: Path) -> Path:
@@ -89,10 +89,14 @@ def imported_files(folder: DataFolder, model: str) -> Path:
     return folder.root / "imported" / model
 
 
-def replica_name(model: str, revision: str) -> str:
-    """A short file-safe name of a replica: its model and the start of its revision's digest."""
-    digest = revision.removeprefix("sha256:")
-    return f"r-{re.sub(r'[^A-Za-z0-9_-]', '_', model)[:32]}-{digest[:8]}"
+def replica_name(model: str, generation: str, ordinal: int) -> str:
+    """A short file-safe name of a replica: its model, the start of its generation, its number."""
+    return f"r-{re.sub(r'[^A-Za-z0-9_-]', '_', model)[:29]}-{generation[:8]}-{ordinal}"
+
+
+def replica_of(socket: str) -> str:
+    """The name of the replica that listens at a socket."""
+    return Path(socket).stem
 
 
 def sockets(run: Path) -> Path:

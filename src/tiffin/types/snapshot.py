@@ -37,28 +37,42 @@ class PlacedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """One revision to be kept running as a replica process on this machine.
+    """One replica process that is to run on this machine.
 
-    `socket` is the path of its unix socket; `spec` is the model's config section, resolved;
-    `files` are the model's files by the name that the runtime knows them under; `peers` are the
-    sockets of the models that it calls, by their names.
+    `name` is unique: its socket and its files in the run folder carry it. `generation` is a digest
+    of everything that makes the process what it is; deployments of one generation differ in their
+    ordinal alone. `spec` is the model's config section, resolved; `files` are the model's files by
+    the name that the runtime knows them under; `peers` are the revisions of the models that it
+    calls, by their names: where these answer is in the snapshot.
+
+    The rest may change while it runs: one that is `on_demand` need only be loaded while it has
+    requests, and is unloaded after `idle_s` without any, never before it has been there for
+    `hold_s`. `memory_bytes` is what it's thought to take, `devices` are what it may compute on.
     """
 
+    name: str = ""
     model: str
     revision: str
+    generation: str = ""
     socket: str
     spec: msgspec.Raw
     files: dict[str, PlacedFile] = {}
     peers: dict[str, str] = {}
     threads: int = 1
+    on_demand: bool = False
+    idle_s: float = 300.0
+    hold_s: float = 10.0
+    memory_bytes: int = 0
+    devices: tuple[str, ...] = ()
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """One model that a plan can try: a local replica (`socket`) or an upstream (`url`).
+    """One model that a plan can try: local replicas (a socket each) or an upstream (`url`).
 
     `serves` names the operations that it can do (`chat`, `infer`, `embedding` …), `protocol` what
     it speaks. `state` is `ready-to-run`, `fetching`, `failed` or `unloaded`; `reason` says why
-    it isn't ready to run.
+    it isn't ready to run. A local one that is `on_demand` may have to be loaded first, which takes
+    no longer than `cold_start_s`.
     """
 
     model: str
@@ -68,7 +82,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     protocol: str = "openai"
     state: str = "ready-to-run"
     reason: str = ""
-    socket: str = ""
+    sockets: tuple[str, ...] = ()
+    on_demand: bool = False
+    cold_start_s: float = 0.0
     url: str = ""
     upstream_model: str = ""
     key_env: str = ""
@@ -109,7 +125,11 @@ class GuardPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything above, numbered. `keys` maps the hex sha256 of a key to its principal."""
+    """Everything above, numbered. `keys` maps the hex sha256 of a key to its principal.
+
+    `leaving` are deployments that nothing new should go to, and until when (UTC nanoseconds) they
+    stay, so that everybody who reads snapshots has seen what answers instead.
+    """
 
     number: int
     config_hash: str
@@ -119,3 +139,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     plans: dict[str, Plan]
     guards: dict[str, GuardPolicy] = {}
     deployments: tuple[Deployment, ...] = ()
+    leaving: dict[str, int] = {}

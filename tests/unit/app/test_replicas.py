@@ -9,7 +9,6 @@ import msgspec
 from tiffin.app.keeper import Keeper
 from tiffin.app.replicas import Replicas
 from tiffin.control.fleet.status import ProcessStatus, State
-from tiffin.types.paths import replica_name
 from tiffin.types.snapshot import Deployment
 
 
@@ -17,8 +16,7 @@ class FakeKeeper:
     """Keeps a socket's name in `open` while it runs; ends only when `let_go` is set."""
 
     def __init__(self, deployment: Deployment, running: list[str]) -> None:
-        name = replica_name(deployment.model, deployment.revision)
-        self.status = ProcessStatus(name=name, role="replica")
+        self.status = ProcessStatus(name=deployment.name, role="replica")
         self.deployment = deployment
         self.running = running
         self.woken = 0
@@ -72,9 +70,15 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def deployment(revision: str, slots: int = 1) -> Deployment:
-    spec = msgspec.Raw(msgspec.json.encode({"slots": slots}))
-    return Deployment(model="chat", revision=revision, socket=str(Path("/s")), spec=spec)
+def deployment(revision: str, generation: str = "1") -> Deployment:
+    return Deployment(
+        name=f"r-chat-{revision}",
+        model="chat",
+        revision=revision,
+        generation=generation,
+        socket=str(Path("/s")),
+        spec=msgspec.Raw(b"{}"),
+    )
 
 
 async def test_what_is_desired_runs_and_what_vanished_ends() -> None:
@@ -93,14 +97,22 @@ async def test_a_changed_one_starts_when_the_old_one_has_ended() -> None:
         s.replicas.follow([deployment("a")])
         await settle()
         s.made[0].let_go.clear()
-        for slots in (2, 3):
-            s.replicas.follow([deployment("a", slots)])
+        for generation in ("2", "3"):
+            s.replicas.follow([deployment("a", generation)])
             await settle()
         assert s.running == ["a"]
         s.made[0].let_go.set()
         await settle()
         assert s.running == ["a"]
         assert [id(keeper) for keeper in s.replicas.keepers] == [id(s.made[-1])]
+
+
+async def test_what_its_process_does_not_know_restarts_none() -> None:
+    async with scene() as s:
+        s.replicas.follow([deployment("a")])
+        s.replicas.follow([msgspec.structs.replace(deployment("a"), idle_s=9.0, on_demand=True)])
+        await settle()
+        assert (s.running, len(s.made)) == (["a"], 1)
 
 
 async def test_a_failed_one_gets_another_try_when_something_changes() -> None:

@@ -74,7 +74,7 @@ def test_a_deployment_has_all_that_a_replica_needs() -> None:
     deployment = snapshot.deployments[0]
     target = snapshot.plans["small"].targets[0]
     assert deployment.files == {GGUF: PlacedFile(path="/data/a", sha256=DIGEST)}
-    assert deployment.socket == target.socket
+    assert (deployment.socket,) == target.sockets
     assert deployment.revision == target.revision
     assert msgspec.json.decode(deployment.spec)["runtime"] == "llamacpp"
 

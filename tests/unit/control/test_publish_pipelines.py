@@ -46,10 +46,10 @@ def deployments(snapshot: Snapshot) -> dict[str, Deployment]:
     return {one.model: one for one in snapshot.deployments}
 
 
-def test_a_pipeline_knows_the_sockets_of_the_models_that_it_calls() -> None:
+def test_a_pipeline_knows_the_revisions_of_the_models_that_it_calls() -> None:
     found = deployments(composed())
-    assert found["review"].peers == {"score": found["score"].socket}
-    assert found["outer"].peers == {"review": found["review"].socket}
+    assert found["review"].peers == {"score": found["score"].revision}
+    assert found["outer"].peers == {"review": found["review"].revision}
     assert found["score"].peers == {}
 
 

@@ -11,7 +11,6 @@ from tiffin.control.fetch import Download
 from tiffin.control.fleet.status import ProcessStatus, State, Status
 from tiffin.control.publish import Publisher
 from tiffin.control.report import JournalStatus, ModelStatus, Report, report
-from tiffin.types.paths import replica_name
 
 DIGEST = "ab" * 32
 TEXT = f"""
@@ -49,7 +48,7 @@ def model(told: Report, name: str) -> ModelStatus:
 
 
 def replica_of(site: Installation, name: str) -> str:
-    return replica_name(name, model(seen(site), name).revision)
+    return model(seen(site), name).replica
 
 
 def test_models_say_where_they_are(site: Installation) -> None:

@@ -22,7 +22,7 @@ from tiffin.testing.clock import FakeClock
 from tiffin.testing.exchange import FakeExchange
 from tiffin.types.snapshot import Plan, Target
 
-LOCAL = Target(model="m", revision="r", kind="llamacpp", socket="s")
+LOCAL = Target(model="m", revision="r", kind="llamacpp", sockets=("s",))
 PLAN = Plan(name="m", identity="i", targets=(LOCAL,))
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"}

@@ -16,7 +16,7 @@ from tiffin.types.sound import Segment, Transcript
 from tiffin.types.usage import Usage
 
 SOUND = b"RIFF\r\n--not a boundary\x00\xff"
-LOCAL = Target(model="m", revision="r", kind="whisper", socket="s")
+LOCAL = Target(model="m", revision="r", kind="whisper", sockets=("s",))
 CLOUD = Target(model="m", revision="r", kind="remote", upstream_model="whisper-1")
 HEARD = Transcript(
     language="en",

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tiffin.types.paths import replica_name
 from tiffin.types.snapshot import Deployment
 
 
@@ -24,7 +23,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Drain and end what runs under this name, then run the deployment instead."""
+    """Drain and end what runs under this name, then run the deployment instead.
+
+    Only where two generations happen to share a name.
+    """
 
     name: str
     deployment: Deployment
@@ -38,17 +40,18 @@ def reconcile(
 ) -> tuple[Action, ...]:
     """What turns `running`, by replica name, into `desired`; nothing where they agree.
 
-    Starts come first, so that a new revision loads while the old one drains. Of two deployments
-    with one name the first counts.
+    Starts come first, so that a new generation loads while the old one drains. Of two deployments
+    with one name the first counts. Deployments of one generation are the same process, whatever
+    else they say.
     """
     wanted: dict[str, Deployment] = {}
     for deployment in desired:
-        wanted.setdefault(replica_name(deployment.model, deployment.revision), deployment)
+        wanted.setdefault(deployment.name, deployment)
     starts = [Start(name, what) for name, what in wanted.items() if name not in running]
     replaced = [
         Replace(name, what)
         for name, what in wanted.items()
-        if name in running and running[name] != what
+        if name in running and running[name].generation != what.generation
     ]
     stops = [Stop(name) for name in running if name not in wanted]
     return (*starts, *replaced, *stops)
