@@ -9,6 +9,7 @@ YEAR_S = 31_536_000
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Positive = Annotated[int, Meta(ge=1)]
 Replicas = Annotated[int, Meta(ge=1, le=64)]
+WarmReplicas = Annotated[int, Meta(ge=-1, le=16)]
 Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
 SecondsOrNone = Annotated[float, Meta(ge=0, le=YEAR_S)]

@@ -34,6 +34,7 @@ class LocalCommon(ModelCommon, frozen=True, kw_only=True, forbid_unknown_fields=
     `replicas` processes answer side by side. One that is kept `on-demand` is loaded when a request
     comes and unloaded after `idle_s` without one; no other takes its memory before it has been
     there for `hold_s`; a request may be held for `cold_start_s` (0: `load_timeout_s`) meanwhile.
+    `memory_mb` is what one replica takes (0: estimated from its files, then as measured).
     """
 
     replicas: Replicas = 1
@@ -41,6 +42,7 @@ class LocalCommon(ModelCommon, frozen=True, kw_only=True, forbid_unknown_fields=
     idle_s: Seconds = 300.0
     hold_s: SecondsOrNone = 10.0
     cold_start_s: SecondsOrNone = 0.0
+    memory_mb: Count = 0
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from tiffin.config.fields import DigestOrNone, Port, Positive, Seconds, SecondsOrNone, Text
+from tiffin.config.fields import (
+    Count,
+    DigestOrNone,
+    Port,
+    Positive,
+    Seconds,
+    SecondsOrNone,
+    Text,
+    WarmReplicas,
+)
 from tiffin.config.models import Model
 from tiffin.config.objectives import Slo
 from tiffin.types.snapshot import Limits
@@ -17,7 +26,12 @@ CONFIG_VERSION = 1
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[server]`: the public port and what it accepts."""
+    """`[server]`: the public port, what it accepts, and what it may take of the machine.
+
+    `memory_mb` is what all replicas together may take (0: what the machine or its control group
+    has, less a reserve). `warm_replicas` processes wait, with the models' libraries imported, for a
+    model to load (-1: one where a model is loaded on demand, else none).
+    """
 
     host: Text = "127.0.0.1"
     port: Port = 8080
@@ -33,6 +47,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_in_flight: Positive = 2048
     request_timeout_s: Seconds = 300.0
     drain_s: SecondsOrNone = 30.0
+    memory_mb: Count = 0
+    warm_replicas: WarmReplicas = -1
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -64,6 +64,7 @@ def deployments_of(
         idle_s=model.idle_s,
         hold_s=model.hold_s,
         memory_bytes=estimate(model, paths),
+        memory_fixed=model.memory_mb > 0,
     )
     names = [replica_name(name, generation, ordinal) for ordinal in range(model.replicas)]
     return tuple(

@@ -47,7 +47,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
     The rest may change while it runs: one that is `on_demand` need only be loaded while it has
     requests, and is unloaded after `idle_s` without any, never before it has been there for
-    `hold_s`. `memory_bytes` is what it's thought to take, `devices` are what it may compute on.
+    `hold_s`. `memory_bytes` is what it's thought to take (`memory_fixed`: whatever is measured),
+    `devices` are what it may compute on.
     """
 
     name: str = ""
@@ -63,6 +64,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 300.0
     hold_s: float = 10.0
     memory_bytes: int = 0
+    memory_fixed: bool = False
     devices: tuple[str, ...] = ()
 
 
@@ -128,7 +130,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything above, numbered. `keys` maps the hex sha256 of a key to its principal.
 
     `leaving` are deployments that nothing new should go to, and until when (UTC nanoseconds) they
-    stay, so that everybody who reads snapshots has seen what answers instead.
+    stay, so that everybody who reads snapshots has seen what answers instead. `coming` is, by
+    model, what takes the place of the target that plans have as soon as it is ready.
     """
 
     number: int
@@ -140,3 +143,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     guards: dict[str, GuardPolicy] = {}
     deployments: tuple[Deployment, ...] = ()
     leaving: dict[str, int] = {}
+    coming: dict[str, Target] = {}
