@@ -5,29 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
-import msgspec
-
 from tiffin.adapters.runtimes.cadence import Cadence
 from tiffin.adapters.runtimes.engine import Chance, Engine, Event, Line, Pool, Stream
 from tiffin.adapters.runtimes.gguf import read_vocabulary
-from tiffin.adapters.runtimes.sampling import (
-    COMPLETION_TOKENS,
-    SEEDS,
-    demand,
-    offered_tools,
-    parameters,
-    wanted_rivals,
-)
+from tiffin.adapters.runtimes.prompts import Prompts, Properties
+from tiffin.adapters.runtimes.sampling import SEEDS, demand, parameters
 from tiffin.adapters.runtimes.schema import Grammars, Witness
-from tiffin.adapters.runtimes.template import Template
 from tiffin.config.models import LlamacppModel
-from tiffin.errors import (
-    ContextLengthExceeded,
-    InvalidRequest,
-    RunFailed,
-    SchemaViolation,
-    UnsupportedParameter,
-)
+from tiffin.errors import RunFailed
 from tiffin.ports.text_runtime import Capabilities, Delta, Prompt, TokenLogprob
 from tiffin.types.text import ChatRequest, CompletionRequest, Message, Tool
 from tiffin.types.usage import Usage
@@ -35,19 +20,6 @@ from tiffin.types.usage import Usage
 CLOSING_TURNS: Final = 5
 # What a token's log-probability is where the sampler ruled it out; OpenAI sends the same.
 IMPOSSIBLE: Final = -9999.0
-
-
-class _Settings(msgspec.Struct, frozen=True):
-    n_ctx: int
-
-
-class _Abilities(msgspec.Struct, frozen=True):
-    supports_tools: bool = False
-
-
-class _Properties(msgspec.Struct, frozen=True):
-    default_generation_settings: _Settings
-    chat_template_caps: _Abilities = _Abilities()
 
 
 class LlamacppRuntime:
@@ -74,27 +46,25 @@ class LlamacppRuntime:
         """Start the engine; the process stands still while it loads. Raises `LoadFailed`."""
         self._vocabulary = await asyncio.to_thread(read_vocabulary, self._path)
         await asyncio.to_thread(self._engine.start)
-        properties = await self._line.ask("/props", None, _Properties)
+        properties = await self._line.ask("/props", None, Properties)
         self._capabilities = Capabilities(
             context_tokens=min(self._spec.context, properties.default_generation_settings.n_ctx),
             slots=self._spec.slots,
             tools=self._spec.tools and properties.chat_template_caps.supports_tools,
             chat=self._vocabulary.chat,
         )
-        context = self._capabilities.context_tokens
-        self._template = Template(self._line, self._vocabulary, context)
+        self._prompts = Prompts(self._line, self._vocabulary, self._capabilities)
         return self._capabilities
 
     async def prepare(self, request: ChatRequest | CompletionRequest) -> list[Prompt]:
         """Check and tokenize; raises an `InvalidRequest` that names the parameter."""
         context = self._capabilities.context_tokens
         sampling = parameters(request, self._vocabulary, context)
-        if isinstance(request, ChatRequest):
-            return [await self._prepare_chat(request, sampling)]
-        return [
-            self._prompt(tokens, request, sampling, text)
-            for text, tokens in await self._read_prompts(request)
-        ]
+        if isinstance(request, CompletionRequest):
+            return await self._prompts.of_completion(request, sampling)
+        self._prompts.check_chat(request.messages, request.tools)
+        await self._demand(request, sampling)
+        return [await self._prompts.of_chat(request, sampling)]
 
     def start(self, prompt: Prompt, *, slot: int, sample: int, reuse_prefix: bool) -> "Run":
         """Generate in the engine's slot of this number."""
@@ -113,7 +83,7 @@ class LlamacppRuntime:
         witness = self._grammars.witness(grammar) if grammar else None
         cadence = Cadence(self._spec.stream_interval_ms / 1000, prompt.answer_tokens)
         stream = self._line.stream(question, cadence)
-        return Run(stream, len(prompt.tokens), self._template.spell, rivals, witness)
+        return Run(stream, len(prompt.tokens), self._prompts.spell_known, rivals, witness)
 
     async def tokenize(
         self,
@@ -125,14 +95,12 @@ class LlamacppRuntime:
     ) -> list[int]:
         """The ids of a text, or of messages after the chat template."""
         if messages is None:
-            return await self._template.text(text or "", special=special, param="prompt")
-        self._check_chat(messages, tools)
-        return await self._template.chat(messages, tools or [])
+            return await self._prompts.text(text or "", special=special)
+        return await self._prompts.messages(messages, tools)
 
     async def detokenize(self, tokens: list[int]) -> str:
         """The text of ids; what isn't whole characters shows as U+FFFD."""
-        self._check_tokens(tokens, "tokens")
-        return await self._template.spell(tokens)
+        return await self._prompts.spell(tokens)
 
     async def close(self) -> None:
         """End the engine; whatever still runs there ends with it."""
@@ -143,95 +111,16 @@ class LlamacppRuntime:
             await asyncio.sleep(0)
         await asyncio.to_thread(self._engine.stop)
 
-    async def _prepare_chat(self, request: ChatRequest, sampling: dict[str, Any]) -> Prompt:
-        self._check_chat(request.messages, request.tools)
+    async def _demand(self, request: ChatRequest, sampling: dict[str, Any]) -> None:
+        """Put the grammar of what the whole answer must be among the parameters."""
         demanded = demand(request)
-        if demanded is not None:
-            for param, schema in demanded.parts:
-                await asyncio.to_thread(self._grammars.compile, schema, param)
-            sampling["grammar"] = await asyncio.to_thread(
-                self._grammars.compile, demanded.schema, demanded.param
-            )
-        tools = offered_tools(request)
-        tokens = await self._template.chat(request.messages, tools)
-        names = [tool.function.name for tool in tools]
-        return self._prompt(tokens, request, sampling, tool_names=names)
-
-    async def _read_prompts(self, request: CompletionRequest) -> list[tuple[str, list[int]]]:
-        """Every prompt as text (where it is known or must be) and as tokens."""
-        prompt = request.prompt
-        if isinstance(prompt, str) or isinstance(prompt[0], int):
-            prompts: list[Any] = [prompt]
-        else:
-            prompts = prompt
-        read = []
-        for one in prompts:
-            if isinstance(one, str):
-                text = one
-                tokens = await self._template.text(text, special=True, param="prompt")
-            else:
-                self._check_tokens(one, "prompt")
-                tokens = one
-                text = await self._template.spell(tokens) if request.echo else ""
-            read.append((text, tokens))
-        return read
-
-    def _prompt(
-        self,
-        tokens: list[int],
-        request: ChatRequest | CompletionRequest,
-        sampling: dict[str, Any],
-        text: str = "",
-        tool_names: list[str] | None = None,
-    ) -> Prompt:
-        chat = isinstance(request, ChatRequest)
-        param = "messages" if chat else "prompt"
-        if not tokens:
-            raise SchemaViolation(f"'{param}' has no tokens", param=param)
-        wanted = request.max_completion_tokens if isinstance(request, ChatRequest) else None
-        wanted = wanted or request.max_tokens
-        left = self._capabilities.context_tokens - len(tokens)
-        if left < (wanted or 1):
-            raise self._too_long(len(tokens), wanted, param)
-        return Prompt(
-            tokens=tokens,
-            answer_tokens=wanted or (left if chat else min(left, COMPLETION_TOKENS)),
-            sampling={**sampling, "rivals": wanted_rivals(request)},
-            text=text,
-            tool_names=tool_names or [],
-        )
-
-    def _too_long(self, tokens: int, wanted: int | None, param: str) -> ContextLengthExceeded:
-        context = self._capabilities.context_tokens
-        asked = f" and {wanted} tokens of answer were asked for" if wanted else ""
-        return ContextLengthExceeded(
-            f"this model's context is {context} tokens, but '{param}' has {tokens}{asked};"
-            " prompt and answer must fit it together",
-            param=param,
-        )
-
-    def _check_chat(self, messages: list[Message], tools: list[Tool] | None) -> None:
-        if not self._capabilities.chat:
-            raise InvalidRequest(
-                "this model has no chat template; use /v1/completions", param="messages"
-            )
-        if self._capabilities.tools:
+        if demanded is None:
             return
-        if tools:
-            raise _no_tools("tools")
-        for index, message in enumerate(messages):
-            if message.role == "tool":
-                raise _no_tools(f"messages[{index}].role")
-            if message.tool_calls:
-                raise _no_tools(f"messages[{index}].tool_calls")
-
-    def _check_tokens(self, tokens: list[int], param: str) -> None:
-        if tokens and max(tokens) >= self._vocabulary.size:
-            raise SchemaViolation(
-                f"'{param}' has token {max(tokens)}, but this model's last is"
-                f" {self._vocabulary.size - 1}",
-                param=param,
-            )
+        for param, schema in demanded.parts:
+            await asyncio.to_thread(self._grammars.compile, schema, param)
+        sampling["grammar"] = await asyncio.to_thread(
+            self._grammars.compile, demanded.schema, demanded.param
+        )
 
 
 class Run:
@@ -339,7 +228,3 @@ def _logprob(chance: Chance, rivals: int) -> TokenLogprob:
         logprob=IMPOSSIBLE if chance.logprob is None else chance.logprob,
         top=[_logprob(rival, 0) for rival in chance.top_logprobs[:rivals]],
     )
-
-
-def _no_tools(param: str) -> UnsupportedParameter:
-    return UnsupportedParameter(f"'{param}' is not supported: this model has no tools", param=param)
