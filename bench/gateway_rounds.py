@@ -64,7 +64,7 @@ class Server:
             self.process.wait()
 
 
-def servers(kit: Path, lab: Path, litellm: Path) -> list[Server]:
+def servers(kit: Path, lab: Path, litellm: Path, tiffin: Path) -> list[Server]:
     """The peers of the kit, and Tiffin; give LiteLLM the interpreter that Tiffin has."""
     return [
         Server(
@@ -88,7 +88,7 @@ def servers(kit: Path, lab: Path, litellm: Path) -> list[Server]:
         ),
         Server(
             "tiffin",
-            f"{Path(sys.executable).with_name('tiffin')} serve --config {HERE}/gateway.toml",
+            f"{tiffin} serve --config {HERE}/gateway.toml",
             18081,
             "/readyz",
             ["Authorization: Bearer sk-bench-0123456789abcdef"],
@@ -185,6 +185,7 @@ def main() -> None:
     parser.add_argument("--kit", type=Path, required=True)
     parser.add_argument("--lab", type=Path, default=Path("/tmp/tiffin-bench/gateway"))
     parser.add_argument("--litellm", type=Path, help="its command, instead of the kit's")
+    parser.add_argument("--tiffin", type=Path, help="its command, instead of this Python's")
     parser.add_argument("--only", default="envoy,litellm,tiffin")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--rounds", type=int, default=8)
@@ -192,8 +193,10 @@ def main() -> None:
     args = parser.parse_args()
     kit = args.kit.resolve()
     litellm = args.litellm or args.lab / "venv-litellm/bin/litellm"
+    tiffin = args.tiffin or Path(sys.executable).with_name("tiffin")
     rmtree("/tmp/tiffin-bench-data", ignore_errors=True)
-    chosen = [s for s in servers(kit, args.lab, litellm) if s.name in args.only.split(",")]
+    everyone = servers(kit, args.lab, litellm, tiffin)
+    chosen = [server for server in everyone if server.name in args.only.split(",")]
     mock = subprocess.Popen([str(args.lab / "bin/mock"), "38000", "64", "0"], preexec_fn=on_core(1))
     try:
         wait_for(38000, "/")
