@@ -75,6 +75,7 @@ class Desk:
     load_again: Callable[[], Applied]
     load: Callable[[str], Switched]
     unload: Callable[[str, str], Switched]
+    restart: Callable[[str], Switched]
     metrics: Callable[[], Awaitable[tuple[str, str]]]
     accounts: Accounts
 
@@ -96,6 +97,7 @@ class AdminApi:
         self._switches: dict[bytes, dict[bytes, Page]] = {
             b"load": {b"POST": self._load},
             b"unload": {b"POST": self._unload},
+            b"restart": {b"POST": self._restart},
         }
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -158,6 +160,9 @@ class AdminApi:
         when = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         reason = f"by {_who(exchange)} at {when}"
         _answer(exchange, self._desk.unload(_model_in(exchange.path), reason))
+
+    async def _restart(self, exchange: Exchange) -> None:
+        _answer(exchange, self._desk.restart(_model_in(exchange.path)))
 
     async def _entries(self, exchange: Exchange) -> None:
         query = query_of(exchange.query)

@@ -22,6 +22,7 @@ from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
+from tiffin.app.polled_file import PolledFile
 from tiffin.app.starter import ensure_key, starter_config
 from tiffin.config.environ import environment
 from tiffin.config.load import Loaded
@@ -29,10 +30,12 @@ from tiffin.control import fetch
 from tiffin.control.applied import ConfigFiles, life_of
 from tiffin.control.catalogue.pull import Sources
 from tiffin.control.chores import Chore
+from tiffin.control.fleet.status import Status
 from tiffin.control.ingest import Ingest
 from tiffin.control.office import Applied, Office
 from tiffin.control.publish import Publisher, Site, replace_file
 from tiffin.control.report import JournalStatus, Report, report
+from tiffin.control.rollout import Observed, observed
 from tiffin.errors import ConfigInvalid, TiffinError, Unavailable
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry import exposition, journal, log
@@ -46,6 +49,7 @@ INGEST_EVERY_S = 0.25
 INGEST_IDLE_S = 1.0
 PUBLISH_EVERY_S = 5.0
 METRICS_EVERY_S = 0.5
+OBSERVE_EVERY_S = 0.25
 HEARTBEAT_EVERY_S = 0.5
 TRIM_EVERY_S = 30.0
 TRIM_ROWS = 5_000
@@ -81,6 +85,8 @@ class Control:
         cores = len(os.sched_getaffinity(0))
         site = Site(self.folder, cores, epoch=version("tiffin"))
         self.office = Office(files, self.publisher, site, self.fetching, self.clock)
+        self.processes = PolledFile(self.folder.run / "status.json", Status)
+        self._observed = Observed()
         self.accounts = SqliteAccounts(self.folder.database)
         self.ingest = Ingest(self.folder.journal, self.accounts, self.meter, self.clock)
         self.collector = exposition.Collector(self.folder.metrics)
@@ -90,6 +96,7 @@ class Control:
         self.chores = [
             Chore("admin", self._serve, None),
             Chore("publish", self._publish, PUBLISH_EVERY_S),
+            Chore("observe", self._observe, OBSERVE_EVERY_S),
             Chore("fetch", self.fetching.run, None),
             Chore("ingest", self.ingest.catch_up, INGEST_EVERY_S, INGEST_IDLE_S),
             Chore("trim", self._trim, TRIM_EVERY_S),
@@ -107,6 +114,7 @@ class Control:
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         for path in (self.folder.run, self.folder.metrics, self.folder.journal):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._look_at_replicas()
         self.office.open()
         progress = ProgressFile(self.folder.run / f"{self.boot.name}.progress")
         progress.phase(Phase.READY)
@@ -168,6 +176,7 @@ class Control:
             load_again=self.load_again,
             load=self.office.load,
             unload=self.office.unload,
+            restart=self.office.restart,
             metrics=self.metrics,
             accounts=self.accounts,
         )
@@ -183,6 +192,15 @@ class Control:
 
     async def _publish(self) -> None:
         self.office.refresh()
+
+    async def _observe(self) -> None:
+        self._look_at_replicas()
+
+    def _look_at_replicas(self) -> None:
+        told = self.processes.changed()
+        if told is not None and told.pid == self.boot.parent_pid:
+            self._observed = observed(told)
+        self.office.observe(self._observed)
 
     async def _trim(self) -> None:
         telemetry = self.office.config.telemetry

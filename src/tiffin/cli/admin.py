@@ -39,9 +39,14 @@ def list_models(*, url: str, key: str, data: Path | None) -> None:
 
 
 def switch_model(name: str, verb: str, *, url: str, key: str, data: Path | None) -> str:
-    """Load or unload a model of the running server and say what that means; raises `Refused`."""
+    """Load, unload or restart a model of the running server and say what that means.
+
+    Raises `Refused`.
+    """
     address = locate.control(url=url, key=key, data=data)
     done = address.call("POST", f"/admin/v1/models/{quote(name, safe='')}/{verb}")
+    if verb == "restart":
+        return f"{name} starts anew; its old replicas answer until the new ones are ready."
     if done["loaded"]:
         return f"{name} is being loaded; `tiffin status` says when it is ready."
     return f"{name} is unloaded, over restarts too, until `tiffin models load {name}`."
@@ -97,6 +102,17 @@ def _lines(report: Json, totals: list[Json]) -> Iterator[str]:
 
 
 def _model(model: Json) -> Row:
+    return (*_standing(model), _coming(model.get("coming")))
+
+
+def _coming(coming: Json | None) -> str:
+    if coming is None:
+        return ""
+    reason = f": {coming['reason']}" if coming["reason"] else ""
+    return f"({coming['revision'].removeprefix('sha256:')[:8]} comes, {coming['state']}{reason})"
+
+
+def _standing(model: Json) -> Row:
     if model["total_bytes"] and model["state"] == "fetching":
         share = f"{model['done_bytes'] / 1e6:.0f} of {model['total_bytes'] / 1e6:.0f} MB"
         return model["name"], model["state"], share

@@ -260,6 +260,23 @@ def models_load(name: ModelName, url: Url = "", key: ApiKey = "", data: DataFold
     print(switch_model(name, "load", url=url, key=key, data=data))
 
 
+@models.command("restart")
+def models_restart(
+    name: ModelName, url: Url = "", key: ApiKey = "", data: DataFolder = None
+) -> None:
+    """Replace a model's processes by new ones of the same kind, without a gap.
+
+    The old ones answer until all of the new ones are ready, then finish what they had begun.
+
+    Example:
+
+        tiffin models restart chat
+    """
+    from tiffin.cli.admin import switch_model
+
+    print(switch_model(name, "restart", url=url, key=key, data=data))
+
+
 @models.command("show")
 def models_show(
     name: Annotated[str, typer.Argument(help="The model's name.", autocompletion=model_names)],

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from tiffin.config.secrets import check_upstream_keys, key_hashes
 from tiffin.control.applied import ConfigFiles
 from tiffin.control.fetch import Fetching
 from tiffin.control.publish import Keys, Publisher, Site, compose
+from tiffin.control.restarted import Restarted
+from tiffin.control.rollout import Observed
 from tiffin.control.unloaded import Unloaded
 from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
 from tiffin.ports.clock import Clock
@@ -34,7 +37,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Switched(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that was loaded or unloaded, and the snapshot that says so."""
+    """A model that was loaded, unloaded or told to start anew, and the snapshot that says so."""
 
     model: str
     loaded: bool
@@ -54,6 +57,8 @@ class Office:
         self._publisher = publisher
         self._site = site
         self._unloaded = Unloaded(site.folder.unloaded)
+        self._restarted = Restarted(site.folder.restarted)
+        self._observed = Observed()
         self._fetching = fetching
         self._clock = clock
         self._keys: Keys = {}
@@ -123,6 +128,22 @@ class Office:
         """Have a model run that was unloaded, or that runs already; raises as `unload` does."""
         return self._switch(model, lambda: self._unloaded.remove(model), loaded=True)
 
+    def restart(self, model: str) -> Switched:
+        """Have a model's replicas replaced by new ones, without a gap; raises as `unload` does."""
+        models = self.config.models
+        return self._switch(model, lambda: self._restarted.add(model, models), loaded=True)
+
+    def observe(self, observed: Observed) -> None:
+        """Take note of what runs, and publish what follows from that, or from the time that passed.
+
+        Raises `Unavailable` where it can't be published.
+        """
+        current = self._publisher.current
+        leaving = current.leaving.values() if current else ()
+        if min(leaving, default=inf) <= self._clock.now_ns() or observed != self._observed:
+            self._observed = observed
+            self.refresh()
+
     def refresh(self) -> None:
         """Publish again where files have come since; raises `Unavailable` where that can't be."""
         if self.loaded is None:
@@ -131,7 +152,12 @@ class Office:
             self.loaded,
             self._keys,
             self._fetching.shelf,
-            replace(self._site, unloaded=self._unloaded.reasons),
+            replace(
+                self._site,
+                observed=self._observed,
+                unloaded=self._unloaded.reasons,
+                restarts=self._restarted.counts,
+            ),
             self._publisher.current,
             self._clock.now_ns(),
         )
@@ -146,9 +172,7 @@ class Office:
         try:
             keep()
         except OSError as cause:
-            raise Unavailable(
-                f"what is unloaded can't be kept: {cause}", retry_after=1.0
-            ) from cause
+            raise Unavailable(f"that can't be kept: {cause}", retry_after=1.0) from cause
         self.refresh()
         current = self._publisher.current
         log.info("model switched", model=model, loaded=loaded)

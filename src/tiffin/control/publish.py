@@ -24,6 +24,7 @@ from tiffin.config.schema import Config, Route
 from tiffin.control.catalogue.abilities import kind_of, serves
 from tiffin.control.catalogue.revision import peers_of, revision_of
 from tiffin.control.deploy import deployments_of
+from tiffin.control.rollout import FAILED, FETCHING, READY, UNLOADED, Observed, Wish, course
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import (
     Deployment,
@@ -33,11 +34,6 @@ from tiffin.types.snapshot import (
     Snapshot,
     Target,
 )
-
-READY = "ready-to-run"
-FETCHING = "fetching"
-FAILED = "failed"
-UNLOADED = "unloaded"
 
 Keys = Mapping[str, tuple[str, str]]
 
@@ -53,13 +49,18 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The machine: its data folder, how many cores may compute, and what was unloaded here, with
-    the reasons. `epoch` is what makes all its processes others: Tiffin's version."""
+    """The machine: its data folder, how many cores may compute, what its supervisor says.
+
+    `epoch` is what makes all its processes others: Tiffin's version. `unloaded` are the models that
+    aren't to run here, with the reasons; `restarts` says how often a model was told to start anew.
+    """
 
     folder: DataFolder
     cores: int
     epoch: str = ""
+    observed: Observed = field(default_factory=Observed)
     unloaded: Mapping[str, str] = field(default_factory=dict)
+    restarts: Mapping[str, int] = field(default_factory=dict)
 
 
 def compose(
@@ -70,25 +71,28 @@ def compose(
     previous: Snapshot | None,
     now_ns: int,
 ) -> Snapshot:
-    """The snapshot that follows `previous`, or `previous` itself where nothing would change."""
+    """The snapshot that follows `previous`, or `previous` itself where nothing would change.
+
+    What served in `previous` serves until what is wanted instead is ready.
+    """
     config = loaded.config
-    targets: dict[str, Target] = {}
-    deployments: list[Deployment] = []
-    for name in config.models:
-        targets[name], own = _wanted(name, config.models, shelf, site)
-        deployments += own
+    wishes = {name: _wish(name, config.models, shelf, site) for name in config.models}
+    drain_ns = int(config.server.drain_s * 1e9)
+    way = course(wishes, previous, site.observed, now_ns, drain_ns)
     draft = Snapshot(
         number=0,
         config_hash=loaded.sha256,
         published_ns=now_ns,
         keys={digest: _principal(config, *owner) for digest, owner in keys.items()},
         tenant_limits={name: tenant.limits for name, tenant in config.tenants.items()},
-        plans=_plans(config, targets, previous, now_ns // 1_000_000_000),
+        plans=_plans(config, way.targets, previous, now_ns // 1_000_000_000),
         guards={
             name: GuardPolicy(kind=guard.kind, action=guard.action, on_error=guard.on_error)
             for name, guard in config.guards.items()
         },
-        deployments=tuple(deployments),
+        deployments=tuple(way.deployments.values()),
+        leaving=way.leaving,
+        coming=way.coming,
     )
     if previous is None:
         return msgspec.structs.replace(draft, number=1)
@@ -190,20 +194,18 @@ def _identity(targets: tuple[Target, ...], guard: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(meaning)).hexdigest()
 
 
-def _wanted(
-    name: str, models: Mapping[str, Model], shelf: Shelf, site: Site
-) -> tuple[Target, tuple[Deployment, ...]]:
-    """What the configuration wants of a model: where it is tried, and what is to run for that."""
+def _wish(name: str, models: Mapping[str, Model], shelf: Shelf, site: Site) -> Wish:
     model = models[name]
     revision = revision_of(model, models)
     state, reason = _standing(name, models, shelf)
     if name in site.unloaded:
         state, reason = UNLOADED, site.unloaded[name]
     if isinstance(model, RemoteModel):
-        return _remote_target(name, revision, model, state, reason), ()
+        return Wish(_remote_target(name, revision, model, state, reason))
     own: tuple[Deployment, ...] = ()
     if state == READY:
-        own = deployments_of(name, models, shelf.present, site.folder, site.cores, site.epoch)
+        epoch = f"{site.epoch} {site.restarts.get(name, 0)}"
+        own = deployments_of(name, models, shelf.present, site.folder, site.cores, epoch)
     target = Target(
         model=name,
         revision=revision,
@@ -220,7 +222,7 @@ def _wanted(
         queue=0,
         tools=getattr(model, "tools", False),
     )
-    return target, own
+    return Wish(target, own)
 
 
 def _remote_target(name: str, revision: str, model: RemoteModel, state: str, reason: str) -> Target:

@@ -1,6 +1,7 @@
 """What an operator gets to know about the whole installation, as one value."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,19 +11,41 @@ from tiffin.control.chores import Chore
 from tiffin.control.fetch import Download
 from tiffin.control.fleet.status import ProcessStatus, State, Status
 from tiffin.control.office import Office
-from tiffin.control.publish import READY
+from tiffin.control.rollout import READY
 from tiffin.types.paths import DataFolder, replica_of
 from tiffin.types.snapshot import Plan, Snapshot, Target
 
 T = TypeVar("T")
+
+_BEST_FIRST = ("ready", "loading", "failed")
+
+
+class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica: `state` is `ready`, `loading` or `failed`; times are milliseconds."""
+
+    name: str
+    state: str
+    reason: str = ""
+    load_ms: int = 0
+    warm_ms: int = 0
+
+
+class ComingStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What takes a model's place once it is ready: `state` is as a model's, `reason` says why."""
+
+    revision: str
+    state: str
+    reason: str = ""
+    replicas: list[ReplicaStatus] = []
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One model: `state` is `ready`, `loading`, `fetching`, `failed` or `unloaded`; `reason` says
     why.
 
-    `done_bytes` of `total_bytes` of its file are here while it is fetched. `replica` names its
-    process; times are milliseconds.
+    `done_bytes` of `total_bytes` of its file are here while it is fetched. It is as well as the
+    best of its `replicas`, which `replica` names; times are that one's, in milliseconds. `coming`
+    is what replaces them as soon as it can.
     """
 
     name: str
@@ -35,6 +58,8 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int = 0
     load_ms: int = 0
     warm_ms: int = 0
+    replicas: list[ReplicaStatus] = []
+    coming: ComingStatus | None = None
 
 
 class RouteStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +111,10 @@ def report(
     status = _read(folder.run / "status.json", Status) or Status(pid=0, address="", started_ns=0)
     coming = {download.name: download for download in downloads}
     plans = list(snapshot.plans.values()) if snapshot else []
-    processes = {process.name: process for process in status.processes}
+    look = _Look(folder.run, {process.name: process for process in status.processes})
+    replacing = snapshot.coming if snapshot else {}
     models = [
-        _model(folder.run, plan.targets[0], coming.get(plan.name), processes)
+        _model(look, plan.targets[0], replacing.get(plan.name), coming.get(plan.name))
         for plan in plans
         if _is_model(plan)
     ]
@@ -96,6 +122,11 @@ def report(
     if office.fault:
         degraded.insert(0, office.fault)
     degraded += [f"model {m.name}: {m.reason}" for m in models if m.state == "failed"]
+    degraded += [
+        f"model {m.name}: the old one serves, as the new one failed: {m.coming.reason}"
+        for m in models
+        if m.coming and m.coming.state == "failed"
+    ]
     return Report(
         degraded=degraded,
         snapshot=snapshot.number if snapshot else 0,
@@ -119,8 +150,32 @@ def _is_model(plan: Plan) -> bool:
     return len(plan.targets) == 1 and plan.targets[0].model == plan.name
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Where replicas say how they are, and what the supervisor says of their processes."""
+
+    run: Path
+    processes: dict[str, ProcessStatus]
+
+    def replicas(self, target: Target) -> list[ReplicaStatus]:
+        return [self._replica(replica_of(socket)) for socket in target.sockets]
+
+    def _replica(self, name: str) -> ReplicaStatus:
+        process = self.processes.get(name)
+        told = _read(self.run / f"{name}.state.json", _ReplicaState) or _ReplicaState()
+        if process is not None and process.state is State.FAILED:
+            told = _ReplicaState(phase="failed", reason=told.reason or process.explained)
+        return ReplicaStatus(
+            name=name,
+            state=told.phase if told.phase in _BEST_FIRST else "loading",
+            reason=told.reason,
+            load_ms=told.load_ms,
+            warm_ms=told.warm_ms,
+        )
+
+
 def _model(
-    run: Path, target: Target, download: Download | None, processes: dict[str, ProcessStatus]
+    look: _Look, target: Target, coming: Target | None, download: Download | None
 ) -> ModelStatus:
     model = ModelStatus(
         name=target.model,
@@ -130,23 +185,33 @@ def _model(
         revision=target.revision,
         done_bytes=download.done_bytes if download else 0,
         total_bytes=download.total_bytes if download else 0,
+        coming=_coming(look, coming) if coming else None,
     )
     if target.state != READY:
         return model
     if target.kind == "remote":
         return msgspec.structs.replace(model, state="ready")
-    name = replica_of(target.sockets[0])
-    process = processes.get(name)
-    replica = _read(run / f"{name}.state.json", _ReplicaState) or _ReplicaState()
-    if process is not None and process.state is State.FAILED:
-        replica = _ReplicaState(phase="failed", reason=replica.reason or process.explained)
+    replicas = look.replicas(target)
+    best = min(replicas, key=lambda one: _BEST_FIRST.index(one.state))
     return msgspec.structs.replace(
         model,
-        state=replica.phase if replica.phase in ("ready", "failed") else "loading",
-        reason=replica.reason,
-        replica=name,
-        load_ms=replica.load_ms,
-        warm_ms=replica.warm_ms,
+        state=best.state,
+        reason=best.reason,
+        replica=best.name,
+        load_ms=best.load_ms,
+        warm_ms=best.warm_ms,
+        replicas=replicas,
+    )
+
+
+def _coming(look: _Look, target: Target) -> ComingStatus:
+    """It is as well as the worst of its replicas, since it waits for all of them."""
+    if target.state != READY:
+        return ComingStatus(revision=target.revision, state=target.state, reason=target.reason)
+    replicas = look.replicas(target)
+    worst = max(replicas, key=lambda one: _BEST_FIRST.index(one.state))
+    return ComingStatus(
+        revision=target.revision, state=worst.state, reason=worst.reason, replicas=replicas
     )
 
 

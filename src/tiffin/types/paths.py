@@ -45,6 +45,11 @@ class DataFolder:
         return self.root / "unloaded.json"
 
     @property
+    def restarted(self) -> Path:
+        """How often models were told to start anew."""
+        return self.root / "restarted.json"
+
+    @property
     def supervisor_lock(self) -> Path:
         """Locked while a supervisor runs; holds its pid."""
         return self.root / "supervisor.lock"

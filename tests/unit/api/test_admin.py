@@ -40,6 +40,7 @@ class Pages:
                 load_again=lambda: self.office.load_again(RUNNING),
                 load=self.office.load,
                 unload=self.office.unload,
+                restart=self.office.restart,
                 metrics=self.metrics,
                 accounts=self.accounts,
             )

@@ -5,12 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.unit.control.installation import Installation
+from tests.unit.control.installation import RUNNING, Installation
 from tiffin.control.chores import Chore
 from tiffin.control.fetch import Download
 from tiffin.control.fleet.status import ProcessStatus, State, Status
 from tiffin.control.publish import Publisher
 from tiffin.control.report import JournalStatus, ModelStatus, Report, report
+from tiffin.control.rollout import Observed
+from tiffin.types.paths import replica_of as socket_name
 
 DIGEST = "ab" * 32
 TEXT = f"""
@@ -88,3 +90,23 @@ def test_chores_that_fail_are_told_of(site: Installation) -> None:
 
     told = seen(site, Chore("ingest", work, 1.0, fault="no database"), Chore("trim", work, 1.0))
     assert told.degraded == ["ingest: no database"]
+
+
+def test_what_is_to_replace_a_model_is_told_of_with_its_fault(site: Installation) -> None:
+    site.file.write_text('[models.parrot]\nruntime = "echo"\n')
+    office = site.opened()
+    name = replica_of(site, "parrot")
+    office.observe(Observed(frozenset({name}), frozenset({name})))
+    site.file.write_text('[models.parrot]\nruntime = "echo"\nfail_load = "no"\n')
+    office.load_again(RUNNING)
+    snapshot = Publisher(site.folder.snapshot).current
+    assert snapshot is not None
+    fresh = socket_name(snapshot.coming["parrot"].sockets[0])
+    (site.folder.run / f"{name}.state.json").write_text('{"phase":"ready"}')
+    (site.folder.run / f"{fresh}.state.json").write_text('{"phase":"failed","reason":"no"}')
+    told = report(site.folder, office, snapshot, [], [], JournalStatus(behind_s=0.0, bytes=0))
+    parrot = model(told, "parrot")
+    assert (parrot.state, parrot.replica) == ("ready", name)
+    assert parrot.coming is not None
+    assert (parrot.coming.state, parrot.coming.reason) == ("failed", "no")
+    assert told.degraded == ["model parrot: the old one serves, as the new one failed: no"]
