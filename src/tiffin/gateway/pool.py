@@ -154,6 +154,8 @@ class Pool:
         A station that still runs calls is left to them and closed when a later snapshot comes.
         """
         wanted = {t for plan in snapshot.plans.values() for t in plan.targets}
+        # Known to be ready before any plan has them, so that the switch is without a gap.
+        wanted |= set(snapshot.coming.values())
         self._broken = {}
         for target in wanted:
             if target not in self._stations and target.state == "ready-to-run":
