@@ -12,6 +12,7 @@ import msgspec
 from tests.real_models import model_file
 from tiffin.adapters.runtimes.engine import IDLE_CONNECTIONS
 from tiffin.adapters.runtimes.llamacpp import LlamacppRuntime
+from tiffin.adapters.runtimes.openvino import OpenvinoRuntime
 from tiffin.adapters.upstreams.endpoint import Endpoint
 from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.config.models import EchoModel, LlamacppModel
@@ -38,7 +39,12 @@ class Answer:
 
 
 class Bench:
-    """A loaded runtime."""
+    """A loaded runtime, and what of the contract it need not do: it refuses that by name."""
+
+    remembers = True
+    rivals = True
+    schemas = True
+    biases = True
 
     def __init__(self, runtime: TextRuntime, capabilities: Capabilities) -> None:
         self.runtime = runtime
@@ -115,6 +121,16 @@ class LlamacppBench(Bench):
         return any(slot["is_processing"] for slot in await self.slots())
 
 
+class OpenvinoBench(Bench):
+    """OpenVINO's."""
+
+    remembers = rivals = schemas = biases = False
+
+    async def busy(self) -> bool:
+        assert isinstance(self.runtime, OpenvinoRuntime)
+        return self.runtime.busy
+
+
 def chat(text: str, **given: Any) -> ChatRequest:
     """A chat request with one message."""
     return ChatRequest(model="m", messages=[Message(role="user", content=text)], **given)
@@ -137,6 +153,19 @@ async def loaded_llamacpp(folder: Path) -> AsyncIterator[LlamacppBench]:
         yield LlamacppBench(runtime, await runtime.load(), engine, socket)
     finally:
         engine.close()
+        await runtime.close()
+
+
+@asynccontextmanager
+async def loaded_openvino(folder: Path) -> AsyncIterator[OpenvinoBench]:
+    """`chat-tiny` in OpenVINO, loaded."""
+    socket = folder / "o.sock"
+    spec = LlamacppModel(sources=["file:x"], sha256="0" * 64, context=CONTEXT, slots=SLOTS)
+    backend = Http1Backend(Endpoint(authority=b"e", path=str(socket)), max_idle=IDLE_CONNECTIONS)
+    runtime = OpenvinoRuntime(str(model_file("chat-tiny")), spec, 1, str(socket), backend)
+    try:
+        yield OpenvinoBench(runtime, await runtime.load())
+    finally:
         await runtime.close()
 
 

@@ -8,6 +8,7 @@ import contextlib
 import os
 import tempfile
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -35,15 +36,33 @@ IDLE_CONNECTIONS: Final = 4
 T = TypeVar("T")
 
 
-class Engine:
-    """One loaded model behind its socket; starting blocks the whole process while it loads."""
+@dataclass(slots=True, frozen=True)
+class Extent:
+    """How much an engine gets: `context` tokens in each of `slots`, and so many `threads`."""
 
-    def __init__(self, model: str, socket: str, *, context: int, slots: int, threads: int) -> None:
+    context: int
+    slots: int = 1
+    threads: int = 1
+
+
+# What an engine only reads with: weights stay in the file, and no answer has room in its context.
+READING: Final = Extent(context=256)
+
+
+class Engine:
+    """One loaded model behind its socket; starting blocks the whole process while it loads.
+
+    `purpose` is what it does with the model: `answer`, `read` (tokens and templates alone, the
+    weights stay on disk), `embed` or `rerank`.
+    """
+
+    def __init__(self, model: str, socket: str, extent: Extent, *, purpose: str = "answer") -> None:
         self._model = model
         self._socket = Path(socket)
-        self._context = context
-        self._slots = slots
-        self._threads = max(threads, 1)
+        self._context = extent.context
+        self._slots = extent.slots
+        self._threads = max(extent.threads, 1)
+        self._purpose = purpose
         self._server: Any = None
 
     def start(self) -> None:
@@ -88,8 +107,21 @@ class Engine:
         params.kv_unified = params.ctx_shift = params.fit_params = params.ui = False
         params.prefill_assistant = False
         params.sleep_idle_seconds = -1
+        self._adapt(params, xllamacpp)
         self._socket.unlink(missing_ok=True)
         return xllamacpp.Server(params)
+
+    def _adapt(self, params: Any, library: Any) -> None:
+        if self._purpose == "read":
+            # Checking, warming up and packing anew each read every weight.
+            params.check_tensors = params.warmup = False
+            params.no_extra_bufts = True
+        elif self._purpose in ("embed", "rerank"):
+            params.embedding = True
+            # A text is computed in one go: its tokens look both ways.
+            params.n_batch = params.n_ubatch = self._context * self._slots
+            if self._purpose == "rerank":
+                params.pooling_type = library.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
 
     def _reason(self) -> str:
         """Why it can't load: the engine says so on stderr only, where it is mute while serving."""

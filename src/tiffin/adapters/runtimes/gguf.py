@@ -35,14 +35,7 @@ class Vocabulary:
 
 def read_vocabulary(path: str) -> Vocabulary:
     """The vocabulary of a file; raises `LoadFailed` where it isn't GGUF or is cut off."""
-    try:
-        with (
-            Path(path).open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
-        ):
-            found = dict(_fields(_Reader(view)))
-    except (OSError, ValueError, struct.error) as error:
-        raise LoadFailed(f"the model's file can't be read as GGUF: {error}") from error
+    found = read_fields(path)
     tokens: list[bytes] = found.get("tokenizer.ggml.tokens", [])
     kinds = found.get("tokenizer.ggml.token_type", ())
     steering = [text for text, kind in zip(tokens, kinds, strict=False) if _steers(kind)]
@@ -52,6 +45,18 @@ def read_vocabulary(path: str) -> Vocabulary:
         control=frozenset(text.decode("utf-8", "replace") for text in steering if text),
         chat="tokenizer.chat_template" in found,
     )
+
+
+def read_fields(path: str) -> dict[str, Any]:
+    """All that the file's head says; raises `LoadFailed` where it isn't GGUF or is cut off."""
+    try:
+        with (
+            Path(path).open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
+        ):
+            return dict(_fields(_Reader(view)))
+    except (OSError, ValueError, struct.error) as error:
+        raise LoadFailed(f"the model's file can't be read as GGUF: {error}") from error
 
 
 def _steers(kind: int) -> bool:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tiffin.adapters.runtimes.cadence import Cadence
-from tiffin.adapters.runtimes.engine import Chance, Engine, Event, Line, Pool, Stream
+from tiffin.adapters.runtimes.engine import Chance, Engine, Event, Extent, Line, Pool, Stream
 from tiffin.adapters.runtimes.gguf import read_vocabulary
 from tiffin.adapters.runtimes.prompts import Prompts, Properties
 from tiffin.adapters.runtimes.sampling import SEEDS, demand, parameters
@@ -35,9 +35,8 @@ class LlamacppRuntime:
     ) -> None:
         self._path = model_path
         self._spec = spec
-        self._engine = Engine(
-            model_path, engine_socket, context=spec.context, slots=spec.slots, threads=threads
-        )
+        extent = Extent(context=spec.context, slots=spec.slots, threads=threads)
+        self._engine = Engine(model_path, engine_socket, extent)
         self._pool = backend
         self._line = Line(backend)
         self._grammars = Grammars()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.adapters.runtimes.engines import FakeEngine
 from tiffin.adapters.runtimes.cadence import Cadence
-from tiffin.adapters.runtimes.engine import Engine, Event, Line
+from tiffin.adapters.runtimes.engine import Engine, Extent, Event, Line
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, UpstreamFailed
 
 
@@ -131,6 +131,6 @@ async def test_a_question_without_words_is_a_get() -> None:
 
 @pytest.mark.parametrize("name", ["engine", "e" * 200 + ".sock"])
 def test_a_socket_that_the_engine_would_misunderstand_is_refused(tmp_path: Path, name: str) -> None:
-    engine = Engine("model.gguf", str(tmp_path / name), context=512, slots=1, threads=1)
+    engine = Engine("model.gguf", str(tmp_path / name), Extent(context=512))
     with pytest.raises(LoadFailed, match="socket"):
         engine.start()
