@@ -180,7 +180,8 @@ def _plans(
         )
 
     for name, model in config.models.items():
-        add(name, model, [name], model.guard, 1)
+        # Where one replica goes, another takes over, or the same one when it is loaded again.
+        add(name, model, [name], model.guard, 1 if isinstance(model, RemoteModel) else 2)
     for name, route in config.routes.items():
         # A route without a guard of its own has models that agree on one.
         guard = route.guard or config.models[route.models[0]].guard
@@ -206,6 +207,7 @@ def _wish(name: str, models: Mapping[str, Model], shelf: Shelf, site: Site) -> W
     if state == READY:
         epoch = f"{site.epoch} {site.restarts.get(name, 0)}"
         own = deployments_of(name, models, shelf.present, site.folder, site.cores, epoch)
+    slots = getattr(model, "slots", 1)
     target = Target(
         model=name,
         revision=revision,
@@ -217,8 +219,10 @@ def _wish(name: str, models: Mapping[str, Model], shelf: Shelf, site: Site) -> W
         sockets=tuple(one.socket for one in own),
         on_demand=model.keep == "on-demand",
         cold_start_s=model.cold_start_s or model.load_timeout_s,
+        held=slots + model.queue,
+        slots=slots,
         # The queue that counts is the replica's, which knows its slots; this only bounds sockets.
-        max_concurrency=2 * (getattr(model, "slots", 1) + model.queue),
+        max_concurrency=2 * (slots + model.queue),
         queue=0,
         tools=getattr(model, "tools", False),
     )

@@ -74,7 +74,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     `serves` names the operations that it can do (`chat`, `infer`, `embedding` …), `protocol` what
     it speaks. `state` is `ready-to-run`, `fetching`, `failed` or `unloaded`; `reason` says why
     it isn't ready to run. A local one that is `on_demand` may have to be loaded first, which takes
-    no longer than `cold_start_s`.
+    no longer than `cold_start_s`; `held` requests may wait for that. Each replica of one remembers
+    `slots` texts.
     """
 
     model: str
@@ -87,6 +88,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     sockets: tuple[str, ...] = ()
     on_demand: bool = False
     cold_start_s: float = 0.0
+    held: int = 64
+    slots: int = 1
     url: str = ""
     upstream_model: str = ""
     key_env: str = ""
