@@ -12,6 +12,8 @@ from tiffin.config.schema import Server, Telemetry
 from tiffin.types.snapshot import Deployment
 
 EXIT_PERMANENT = 3
+FINISH = signal.SIGUSR1
+"""Tells a ready replica to take nothing more, and to end when all that it has begun is finished."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -20,7 +22,8 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Everything that a child needs to start, in one argument; it holds no secret.
 
     `name` is the stem of the child's files in the run folder; `data` is absolute; `listen_fd` is
-    the gateway's inherited listening socket; `deployment` is what a replica runs.
+    the gateway's inherited listening socket; `deployment` is what a replica runs; `spawned_ns` is
+    when it was asked for (UTC).
     """
 
     role: str
@@ -33,6 +36,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     config_path: str = ""
     listen_fd: int = -1
     deployment: Deployment | None = None
+    spawned_ns: int = 0
 
 
 def command(boot: Boot) -> list[str]:

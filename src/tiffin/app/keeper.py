@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tiffin.app.boot import EXIT_PERMANENT
+from tiffin.app.boot import EXIT_PERMANENT, FINISH
 from tiffin.app.log_file import Voice
 from tiffin.control.fleet.restart import Restarts
 from tiffin.control.fleet.status import ProcessStatus, State
@@ -74,6 +74,7 @@ class Keeper:
         self._done = asyncio.Event()
         self._ready_at: float | None = None
         self._stuck = ""
+        self._hurry = asyncio.Event()
 
     async def keep(self) -> None:
         """Run until `stop` or `kill`; cancelling it kills the process."""
@@ -92,9 +93,28 @@ class Keeper:
         self._stopping = True
         self._wake.set()
 
+    async def finish(self, within_s: float) -> None:
+        """Have a replica end when what it has begun is finished, within that time; then as `stop`.
+
+        A `stop` meanwhile doesn't wait for that.
+        """
+        self.retire()
+        child = self._child
+        if child is not None and self._vitals(child).ready:
+            self._set(state=State.STOPPING)
+            child.signal(FINISH)
+            over = [asyncio.ensure_future(wait) for wait in (self.ended(), self._hurry.wait())]
+            try:
+                await asyncio.wait(over, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in over:
+                    task.cancel()
+        await self.stop()
+
     async def stop(self) -> None:
         """Ask the process to end, wait until it has; none is started any more."""
         self.retire()
+        self._hurry.set()
         child = self._child
         if child is not None:
             self._set(state=State.STOPPING)
@@ -154,7 +174,7 @@ class Keeper:
             vitals = self._vitals(child)
             if vitals.ready and self._ready_at is None:
                 self._ready_at = now
-                self._set(state=State.READY, ready_ms=int((now - started) * 1000))
+                self._set(state=State.READY, **self._times(now - started))
                 self._tell(News.READY, self.status, 0.0)
             self._stuck = self._stuck or watch.look(vitals, now)
             if self._stuck:
@@ -204,15 +224,26 @@ class Keeper:
 
     def _failure(self) -> str:
         """The reason that a failed replica left in its state file."""
-        try:
-            state = msgspec.json.decode(self._file(".state.json").read_bytes(), type=_ReplicaState)
-        except (OSError, msgspec.DecodeError):
-            return ""
+        state = self._told()
         return state.reason if state.phase == "failed" else ""
+
+    def _times(self, ready_s: float) -> dict[str, int]:
+        """How long the start took in all, and in its parts as far as the process told them."""
+        told, ready_ms = self._told(), int(ready_s * 1000)
+        # It counts as ready a moment before it writes down how long the warm-up took.
+        warm_ms = told.warm_ms or max(0, ready_ms - told.start_ms - told.load_ms)
+        parts = {"start_ms": told.start_ms, "load_ms": told.load_ms, "warm_ms": warm_ms}
+        return {"ready_ms": ready_ms, **(parts if told.load_ms or told.start_ms else {})}
+
+    def _told(self) -> "_ReplicaState":
+        try:
+            return msgspec.json.decode(self._file(".state.json").read_bytes(), type=_ReplicaState)
+        except (OSError, msgspec.DecodeError):
+            return _ReplicaState(phase="")
 
     def _clear(self, *, keep_failure: bool = False) -> None:
         """Remove what a dead process left; a gateway that still looks finds nothing to wait for."""
-        for suffix in (".sock", ".engine.sock", ".progress", ".state.tmp"):
+        for suffix in (".sock", ".engine.sock", ".progress", ".state.tmp", ".demand.json"):
             self._file(suffix).unlink(missing_ok=True)
         shutil.rmtree(self._file(OWN_FILES), ignore_errors=True)
         if not (keep_failure and self._failure()):
@@ -228,7 +259,10 @@ class Keeper:
 
 
 class _ReplicaState(msgspec.Struct):
-    """The part of a replica's state file that explains its end."""
+    """What a replica's state file says of its start, and of its end."""
 
     phase: str
     reason: str = ""
+    start_ms: int = 0
+    load_ms: int = 0
+    warm_ms: int = 0

@@ -15,7 +15,7 @@ import uvloop
 
 from tiffin.api.server import EdgeServer
 from tiffin.app.adapters import host
-from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
+from tiffin.app.boot import EXIT_PERMANENT, FINISH, Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
 from tiffin.app.edges import listen, private_edge
 from tiffin.app.hosted import Surroundings
@@ -34,10 +34,14 @@ MAX_STEP_BYTES = 67_108_864
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """`<name>.state.json`: `phase` is loading, warming, ready or failed; then `reason` says why."""
+    """`<name>.state.json`: `phase` is loading, warming, ready or failed; then `reason` says why.
+
+    `start_ms` is from being asked for to loading, `load_ms` the loading, `warm_ms` the warm-up.
+    """
 
     phase: str = "loading"
     reason: str = ""
+    start_ms: int = 0
     load_ms: int = 0
     warm_ms: int = 0
     pid: int = 0
@@ -99,13 +103,15 @@ class ReplicaProcess:
             private_edge(self._hosted.answer, server, LoopOutbox(asyncio.get_running_loop()))
         )
         self._stopping = asyncio.Event()
+        self._hurrying = asyncio.Event()
 
     async def run(self) -> int:
         """Serve until TERM; returns the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
-        self._states.tell()
+            loop.add_signal_handler(number, self._hurry)
+        loop.add_signal_handler(FINISH, self._stopping.set)
+        self._states.tell(start_ms=_since_ms(self._boot.spawned_ns))
         try:
             async with asyncio.TaskGroup() as group:
                 sock = listen(Path(self._deployment.socket))
@@ -132,13 +138,32 @@ class ReplicaProcess:
             if starting.done() and (code := starting.result()) != 0:
                 return code
             await stopping
-            await self._hosted.drain(self._boot.server.drain_s)
+            await self._drain()
         finally:
             for task in (starting, stopping):
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await starting
         return 0
+
+    def _hurry(self) -> None:
+        self._hurrying.set()
+        self._stopping.set()
+
+    async def _drain(self) -> None:
+        """Finish what has begun: all of it, until somebody is in a hurry."""
+        server = self._boot.server
+        finishing = asyncio.ensure_future(self._hosted.drain(server.request_timeout_s))
+        hurrying = asyncio.ensure_future(self._hurrying.wait())
+        try:
+            await asyncio.wait({finishing, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurrying.cancel()
+            hurried = not finishing.done() and finishing.cancel()
+        if hurried:
+            await self._hosted.drain(server.drain_s)
+        else:
+            finishing.result()
 
     async def _start(self) -> int:
         """From nothing to ready; the exit code where that can't be."""
@@ -184,6 +209,10 @@ def is_permanent(error: Exception) -> bool:
     if isinstance(error, LoadFailed):
         return not isinstance(error.__cause__, TiffinError | OSError | MemoryError)
     return isinstance(error, DigestMismatch)
+
+
+def _since_ms(moment_ns: int) -> int:
+    return max(0, (time.time_ns() - moment_ns) // 1_000_000) if moment_ns else 0
 
 
 async def every(seconds: float, chore: Callable[[], None]) -> None:

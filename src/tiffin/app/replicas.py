@@ -1,10 +1,10 @@
-"""The replicas of one machine, made to agree with what the snapshot wants."""
+"""The replicas of one machine: a keeper for each that runs, told to start and to end by name."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from tiffin.app.keeper import Keeper
-from tiffin.control.fleet.reconcile import Stop, reconcile
+from tiffin.control.fleet.reconcile import Start, reconcile
 from tiffin.control.fleet.status import State
 from tiffin.types.snapshot import Deployment
 
@@ -12,58 +12,64 @@ Make = Callable[[str, Deployment], Keeper]
 
 
 class Replicas:
-    """One keeper a deployment, kept in tasks of `group`; `make` builds a keeper."""
+    """One keeper a running deployment, kept in tasks of `group`; `make` builds a keeper.
 
-    def __init__(self, group: asyncio.TaskGroup, make: Make) -> None:
+    What ends has `finish_s` to finish what it has begun.
+    """
+
+    def __init__(self, group: asyncio.TaskGroup, make: Make, finish_s: float = 0.0) -> None:
         self._group = group
         self._make = make
+        self._finish_s = finish_s
         self._running: dict[str, Deployment] = {}
         self._keepers: dict[str, Keeper] = {}
-        self._leaving: list[Keeper] = []
+        self._leaving: list[tuple[Deployment, Keeper]] = []
+        self.wanted: Mapping[str, Deployment] = {}
 
     @property
     def keepers(self) -> list[Keeper]:
         """Those that run and those that drain."""
-        return [*self._keepers.values(), *self._leaving]
+        return [*self._keepers.values(), *(keeper for _, keeper in self._leaving)]
+
+    @property
+    def running(self) -> list[tuple[Deployment, Keeper]]:
+        """What is to go on running, with its keeper."""
+        return [(self._running[name], keeper) for name, keeper in self._keepers.items()]
+
+    @property
+    def leaving(self) -> list[Deployment]:
+        """What drains, and has its memory still."""
+        return [deployment for deployment, _ in self._leaving]
 
     def follow(self, desired: Iterable[Deployment]) -> None:
-        """Start, replace and stop replicas until `desired` runs; gives failed ones another try."""
+        """Want these, which may be started; end all others; give failed ones another try."""
         for keeper in self._keepers.values():
             if keeper.status.state is State.FAILED:
                 keeper.wake()
-        wanted = list(desired)
-        for action in reconcile(wanted, self._running):
-            if action.name in self._running:
-                self._leave(action.name)
-            if not isinstance(action, Stop):
-                self._enter(action.name, action.deployment)
-        self._running.update((one.name, one) for one in wanted)
+        self.wanted = {one.name: one for one in desired}
+        for action in reconcile(self.wanted.values(), self._running):
+            if not isinstance(action, Start):
+                self.retire(action.name)
+        self._running.update({name: self.wanted[name] for name in self._running})
+
+    def start(self, name: str) -> None:
+        """Run what is wanted under this name, where nothing of it runs or drains."""
+        deployment = self.wanted[name]
+        self._keepers[name] = keeper = self._make(name, deployment)
+        self._running[name] = deployment
+        self._group.create_task(keeper.keep())
+
+    def retire(self, name: str) -> None:
+        """End what runs under this name, after what it has begun."""
+        leaving = (self._running.pop(name), self._keepers.pop(name))
+        self._leaving.append(leaving)
+        self._group.create_task(self._see_off(leaving))
 
     async def stop(self) -> None:
-        """Drain and end all, side by side."""
-        for name in list(self._running):
-            self._leave(name)
-        await asyncio.gather(*(keeper.stop() for keeper in self._leaving))
+        """End all within the grace that they have, side by side."""
+        leaving = [keeper for _, keeper in self._leaving]
+        await asyncio.gather(*(keeper.stop() for keeper in (*leaving, *self._keepers.values())))
 
-    def _enter(self, name: str, deployment: Deployment) -> None:
-        keeper = self._make(name, deployment)
-        self._running[name] = deployment
-        self._keepers[name] = keeper
-        # They use the same socket, so those that leave come first.
-        before = [leaving for leaving in self._leaving if leaving.status.name == name]
-        self._group.create_task(self._keep(keeper, before))
-
-    async def _keep(self, keeper: Keeper, before: list[Keeper]) -> None:
-        for leaving in before:
-            await leaving.ended()
-        await keeper.keep()
-
-    def _leave(self, name: str) -> None:
-        del self._running[name]
-        keeper = self._keepers.pop(name)
-        self._leaving.append(keeper)
-        self._group.create_task(self._see_off(keeper))
-
-    async def _see_off(self, keeper: Keeper) -> None:
-        await keeper.stop()
-        self._leaving.remove(keeper)
+    async def _see_off(self, leaving: tuple[Deployment, Keeper]) -> None:
+        await leaving[1].finish(self._finish_s)
+        self._leaving.remove(leaving)

@@ -25,16 +25,22 @@ from tiffin.app.keeper import Keeper, News, Post
 from tiffin.app.log_file import LogFile, Voice
 from tiffin.app.polled_file import PolledFile
 from tiffin.app.replicas import Replicas
+from tiffin.app.residency import Machine, Residency, kept
 from tiffin.config.schema import Server, Telemetry
+from tiffin.control.fleet.budget import budget_bytes
+from tiffin.control.fleet.measured import Measured
 from tiffin.control.fleet.status import ProcessStatus, State, Status
 from tiffin.control.fleet.stuck import Patience
 from tiffin.ports.launcher import Launcher
 from tiffin.telemetry.log import bridge
+from tiffin.telemetry.metrics import Meter
 from tiffin.types.ids import new_id
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, measured_file
 from tiffin.types.snapshot import Deployment
 
-LOOK_S = 0.25
+LOOK_S = 0.1
+LOOK_HURRIED_S = 0.05
+METRICS_EVERY_S = 1.0
 CONTROL_GRACE_S = 15.0
 AFTER_DRAIN_S = 5.0
 # A shell or `timeout` that signals both a process and its group doesn't mean it twice.
@@ -49,6 +55,7 @@ class _Wanted(msgspec.Struct):
     """The part of a snapshot that is about processes."""
 
     deployments: tuple[Deployment, ...] = ()
+    leaving: dict[str, int] = {}
 
 
 class _Fetching(msgspec.Struct):
@@ -105,6 +112,8 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._started_ns = time.time_ns()
         self._written: Status | None = None
+        self._meter = Meter("supervisor", new_id("ep"))
+        self._metered = 0.0
         self._asked = 0.0
         self._had_terminal = has_terminal()
 
@@ -114,7 +123,13 @@ class Supervisor:
         gateway = self._keeper("gateway", self._options.server.drain_s + AFTER_DRAIN_S)
         control = self._keeper("control", CONTROL_GRACE_S)
         async with asyncio.TaskGroup() as group:
-            replicas = Replicas(group, self._replica_keeper)
+            replicas = Replicas(group, self._replica_keeper, self._options.server.request_timeout_s)
+            machine = Machine(
+                self._folder.run,
+                budget_bytes(self._options.server.memory_mb),
+                Measured(measured_file(self._folder)),
+            )
+            residency = Residency(replicas, machine, self._meter, self._herald.say)
 
             def everyone() -> list[Keeper]:
                 return [gateway, control, *replicas.keepers]
@@ -125,7 +140,7 @@ class Supervisor:
                 loop.add_signal_handler(signal.SIGHUP, self._hung_up, control, everyone)
             group.create_task(control.keep())
             group.create_task(gateway.keep())
-            following = group.create_task(self._follow(replicas, everyone))
+            following = group.create_task(self._follow(residency, everyone))
             await self._stopping.wait()
             # Its copy of the port would otherwise let clients connect to nobody.
             self._listener.close()
@@ -136,17 +151,20 @@ class Supervisor:
             await replicas.stop()
             await control.stop()
             following.cancel()
+            residency.close()
 
-    async def _follow(self, replicas: Replicas, everyone: Callable[[], list[Keeper]]) -> None:
+    async def _follow(self, residency: Residency, everyone: Callable[[], list[Keeper]]) -> None:
         snapshot = PolledFile(self._folder.snapshot, _Wanted)
         fetching = PolledFile(self._folder.run / "fetch.json", _Fetching)
         while True:
-            if not self._stopping.is_set() and (wanted := snapshot.changed()) is not None:
-                replicas.follow(wanted.deployments)
+            if not self._stopping.is_set():
+                if (wanted := snapshot.changed()) is not None:
+                    residency.follow(wanted.deployments, wanted.leaving)
+                residency.look()
             if (fetch := fetching.changed()) is not None:
                 self._herald.downloads(fetch)
-            self._write_status(everyone())
-            await asyncio.sleep(LOOK_S)
+            self._write_status(everyone(), residency)
+            await asyncio.sleep(LOOK_HURRIED_S if residency.hurried else LOOK_S)
 
     def _asked_to_stop(self, everyone: Callable[[], list[Keeper]]) -> None:
         asked, self._asked = self._asked, time.monotonic()
@@ -211,15 +229,20 @@ class Supervisor:
             config_path=self._options.config_path,
             listen_fd=listen_fd,
             deployment=deployment,
+            spawned_ns=time.time_ns(),
         )
 
-    def _write_status(self, keepers: list[Keeper]) -> None:
+    def _write_status(self, keepers: list[Keeper], residency: Residency) -> None:
         status = Status(
             pid=os.getpid(),
             address=self._herald.address,
             started_ns=self._started_ns,
-            processes=tuple(keeper.status for keeper in keepers),
+            processes=kept(keepers, residency),
+            memory_budget_bytes=residency.budget_bytes,
         )
+        if (now := time.monotonic()) - self._metered >= METRICS_EVERY_S:
+            self._metered = now
+            self._meter.write(self._folder.metrics / f"supervisor.{self._meter.epoch}.json")
         if status == self._written:
             return
         path = self._folder.run / "status.json"
@@ -238,6 +261,10 @@ class _Herald:
         self.address = address
         self._console = console
         self._served = False
+
+    def say(self, line: str) -> None:
+        """A line for whoever looks at the console."""
+        self._console.line(line)
 
     def tell(self, news: News, status: ProcessStatus, delay_s: float) -> None:
         """What keepers call."""

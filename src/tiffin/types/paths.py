@@ -89,6 +89,11 @@ def one_before(path: Path) -> Path:
     return path.with_suffix(f".previous{path.suffix}")
 
 
+def measured_file(folder: DataFolder) -> Path:
+    """What replicas were measured to take, by generation."""
+    return folder.root / "measured.json"
+
+
 def imported_files(folder: DataFolder, model: str) -> Path:
     """What `tiffin models import` made of a model, beside the store that has it too."""
     return folder.root / "imported" / model

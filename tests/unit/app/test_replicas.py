@@ -20,6 +20,7 @@ class FakeKeeper:
         self.deployment = deployment
         self.running = running
         self.woken = 0
+        self.granted_s = -1.0
         self.let_go = asyncio.Event()
         self.let_go.set()
         self._stopping = asyncio.Event()
@@ -32,6 +33,10 @@ class FakeKeeper:
             await self.let_go.wait()
             self.running.remove(self.deployment.revision)
         self._done.set()
+
+    async def finish(self, within_s: float) -> None:
+        self.granted_s = within_s
+        await self.stop()
 
     async def stop(self) -> None:
         self._stopping.set()
@@ -48,7 +53,17 @@ class Scene:
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self.made: list[FakeKeeper] = []
         self.running: list[str] = []
-        self.replicas = Replicas(group, self.make)
+        self.replicas = Replicas(group, self.make, finish_s=7.0)
+
+    async def run(self, *deployments: Deployment) -> None:
+        """Want these, and start whatever isn't there."""
+        self.replicas.follow(deployments)
+        await settle()
+        here = {keeper.status.name for keeper in self.replicas.keepers}
+        for one in deployments:
+            if one.name not in here:
+                self.replicas.start(one.name)
+        await settle()
 
     def make(self, name: str, deployment: Deployment) -> Keeper:
         self.made.append(FakeKeeper(deployment, self.running))
@@ -81,44 +96,50 @@ def deployment(revision: str, generation: str = "1") -> Deployment:
     )
 
 
-async def test_what_is_desired_runs_and_what_vanished_ends() -> None:
+async def test_what_vanished_ends_with_time_to_finish_what_it_has_begun() -> None:
     async with scene() as s:
-        s.replicas.follow([deployment("a"), deployment("b")])
-        await settle()
+        await s.run(deployment("a"), deployment("b"))
         assert s.running == ["a", "b"]
-        s.replicas.follow([deployment("b"), deployment("c")])
-        await settle()
+        await s.run(deployment("b"), deployment("c"))
         assert s.running == ["b", "c"]
         assert len(s.replicas.keepers) == 2
+        assert s.made[0].granted_s == 7.0
 
 
-async def test_a_changed_one_starts_when_the_old_one_has_ended() -> None:
+async def test_what_is_wanted_starts_only_when_told_to() -> None:
     async with scene() as s:
         s.replicas.follow([deployment("a")])
         await settle()
+        assert s.made == []
+        assert [one.revision for one in s.replicas.wanted.values()] == ["a"]
+
+
+async def test_what_changed_under_its_name_ends_and_drains_until_it_has() -> None:
+    async with scene() as s:
+        await s.run(deployment("a"))
         s.made[0].let_go.clear()
-        for generation in ("2", "3"):
-            s.replicas.follow([deployment("a", generation)])
-            await settle()
+        await s.run(deployment("a", "2"))
         assert s.running == ["a"]
+        assert [one.generation for one in s.replicas.leaving] == ["1"]
         s.made[0].let_go.set()
         await settle()
-        assert s.running == ["a"]
-        assert [id(keeper) for keeper in s.replicas.keepers] == [id(s.made[-1])]
+        await s.run(deployment("a", "2"))
+        assert [one.generation for one, _ in s.replicas.running] == ["2"]
 
 
 async def test_what_its_process_does_not_know_restarts_none() -> None:
     async with scene() as s:
-        s.replicas.follow([deployment("a")])
+        await s.run(deployment("a"))
         s.replicas.follow([msgspec.structs.replace(deployment("a"), idle_s=9.0, on_demand=True)])
         await settle()
         assert (s.running, len(s.made)) == (["a"], 1)
+        [(known, _)] = s.replicas.running
+        assert known.idle_s == 9.0
 
 
 async def test_a_failed_one_gets_another_try_when_something_changes() -> None:
     async with scene() as s:
-        s.replicas.follow([deployment("a"), deployment("b")])
-        await settle()
+        await s.run(deployment("a"), deployment("b"))
         s.made[0].status = msgspec.structs.replace(s.made[0].status, state=State.FAILED)
         s.replicas.follow([deployment("a"), deployment("b")])
         assert [keeper.woken for keeper in s.made] == [1, 0]
@@ -126,10 +147,10 @@ async def test_a_failed_one_gets_another_try_when_something_changes() -> None:
 
 async def test_stop_waits_for_those_that_were_leaving_already() -> None:
     async with scene() as s:
-        s.replicas.follow([deployment("a")])
-        await settle()
+        await s.run(deployment("a"))
         s.made[0].let_go.clear()
         s.replicas.follow([])
+        await settle()
         stopping = asyncio.create_task(s.replicas.stop())
         await settle()
         assert not stopping.done()

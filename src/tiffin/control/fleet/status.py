@@ -6,7 +6,11 @@ import msgspec
 
 
 class State(Enum):
-    """Where a kept process is: `waiting` is between two starts, `failed` needs a mend."""
+    """Where a kept process is: `waiting` is between two starts, `failed` needs a mend.
+
+    No process, but a replica that may come: `asleep` until a request does, `queued` until there is
+    memory for it, `refused` because there can't be.
+    """
 
     STARTING = "starting"
     READY = "ready"
@@ -14,6 +18,9 @@ class State(Enum):
     FAILED = "failed"
     STOPPING = "stopping"
     ENDED = "ended"
+    ASLEEP = "asleep"
+    QUEUED = "queued"
+    REFUSED = "refused"
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +28,10 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `said` is the last that it printed, which may explain more and may hold anything: it is for
     operators alone. `pid` is 0 while none runs, `since_ns` (UTC) is when `state` began, `ready_ms`
-    is how long the last start took to ready.
+    is how long the last start took to ready, of which `start_ms`, `load_ms` and `warm_ms` are
+    parts; `first_ms` is how long the request that woke it waited for the first of an answer. About
+    `cold_ms` is what the next start will take (0: unknown). A replica needs `need_bytes` of memory;
+    `memory_bytes` are the most that were measured.
     """
 
     name: str
@@ -34,6 +44,14 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""
     since_ns: int = 0
     ready_ms: int = 0
+    generation: str = ""
+    start_ms: int = 0
+    load_ms: int = 0
+    warm_ms: int = 0
+    first_ms: int = 0
+    cold_ms: int = 0
+    need_bytes: int = 0
+    memory_bytes: int = 0
 
     @property
     def explained(self) -> str:
@@ -42,9 +60,12 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, and where the server answers."""
+    """All of them, and where the server answers. Replicas may take `memory_budget_bytes`; `warm`
+    are processes that wait for a model."""
 
     pid: int
     address: str
     started_ns: int
     processes: tuple[ProcessStatus, ...] = ()
+    memory_budget_bytes: int = 0
+    warm: int = 0
