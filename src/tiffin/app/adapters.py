@@ -5,6 +5,7 @@ yet. What a path of `HOSTS` leads to is called with a replica's surroundings and
 process hosts; its rows are `runtime` or, for runtimes that do several things, `runtime/task`.
 """
 
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -46,6 +47,17 @@ HOSTS = {
     "pipeline": "tiffin.app.hosted_pipeline:PipelineHosted",
 }
 
+LIBRARIES = {
+    "llamacpp": ("tiffin.adapters.runtimes.llamacpp", "xllamacpp"),
+    "echo": ("tiffin.testing.echo",),
+    "whisper": ("tiffin.adapters.runtimes.whisper", "faster_whisper"),
+    "onnx": ("tiffin.adapters.runtimes.onnx", "onnxruntime"),
+    "onnx/embed": ("tokenizers",),
+    "onnx/rerank": ("tokenizers",),
+    "python": ("tiffin.adapters.runtimes.python", "numpy"),
+}
+"""What takes time to import, for a process that waits for its model."""
+
 
 class Kind(msgspec.Struct):
     """What of a model's config section says which adapter it needs."""
@@ -63,6 +75,18 @@ def host(around: Surroundings) -> Hosted:
     path = HOSTS.get(f"{kind.runtime}/{kind.task}") or HOSTS.get(kind.runtime) or TEXT_HOST
     hosted: Hosted = imported(path)(around)
     return hosted
+
+
+def imports_of(deployments: Iterable[Deployment]) -> tuple[str, ...]:
+    """The modules that replicas of these import before they load anything."""
+    found: dict[str, None] = {}
+    for one in deployments:
+        kind = msgspec.json.decode(one.spec, type=Kind)
+        names = (kind.runtime, f"{kind.runtime}/{kind.task}")
+        hosts = [HOSTS[name].partition(":")[0] for name in names if name in HOSTS]
+        libraries = [module for name in names for module in LIBRARIES.get(name, ())]
+        found |= dict.fromkeys([*hosts, *libraries])
+    return tuple(found)
 
 
 def runtime_for(kind: str, deployment: Deployment) -> Any:
@@ -120,7 +144,7 @@ def onnx(deployment: Deployment) -> TensorRuntime:
     from tiffin.config.models import OnnxModel
 
     model = msgspec.json.decode(deployment.spec, type=OnnxModel)
-    placement = Placement(deployment.threads, model.providers)
+    placement = Placement(deployment.threads, model.providers, parts=model.parallel_runs)
     return OnnxRuntime(
         paths(deployment), model.graph, placement, own_folder(deployment), model.best_of
     )

@@ -23,7 +23,8 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `name` is the stem of the child's files in the run folder; `data` is absolute; `listen_fd` is
     the gateway's inherited listening socket; `deployment` is what a replica runs; `spawned_ns` is
-    when it was asked for (UTC).
+    when it was asked for (UTC). A process that waits for its model reads that from `listen_fd`, and
+    has the modules of `imports` imported by then.
     """
 
     role: str
@@ -37,6 +38,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     listen_fd: int = -1
     deployment: Deployment | None = None
     spawned_ns: int = 0
+    imports: tuple[str, ...] = ()
 
 
 def command(boot: Boot) -> list[str]:

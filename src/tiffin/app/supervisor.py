@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +26,12 @@ from tiffin.app.log_file import LogFile, Voice
 from tiffin.app.polled_file import PolledFile
 from tiffin.app.replicas import Replicas
 from tiffin.app.residency import Machine, Residency, kept
+from tiffin.app.warm_pool import WarmLauncher, WarmPool, wanted_size
 from tiffin.config.schema import Server, Telemetry
 from tiffin.control.fleet.budget import budget_bytes
 from tiffin.control.fleet.measured import Measured
 from tiffin.control.fleet.status import ProcessStatus, State, Status
 from tiffin.control.fleet.stuck import Patience
-from tiffin.ports.launcher import Launcher
 from tiffin.telemetry.log import bridge
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.ids import new_id
@@ -107,7 +107,10 @@ class Supervisor:
         self._folder = DataFolder(options.data)
         self._listener = listener
         self._log_file = log_file
-        self._launcher: Launcher = ProcessLauncher()
+        plain = ProcessLauncher()
+        self._launcher = WarmLauncher(plain)
+        self._warm = WarmPool(plain, self._warm_boot, Voice("warm", log_file.write))
+        self._launcher.pool = self._warm
         self._herald = _Herald(console, url(listener))
         self._stopping = asyncio.Event()
         self._started_ns = time.time_ns()
@@ -140,7 +143,7 @@ class Supervisor:
                 loop.add_signal_handler(signal.SIGHUP, self._hung_up, control, everyone)
             group.create_task(control.keep())
             group.create_task(gateway.keep())
-            following = group.create_task(self._follow(residency, everyone))
+            following = group.create_task(self._follow(residency, replicas, everyone))
             await self._stopping.wait()
             # Its copy of the port would otherwise let clients connect to nobody.
             self._listener.close()
@@ -152,8 +155,11 @@ class Supervisor:
             await control.stop()
             following.cancel()
             residency.close()
+            await self._warm.close()
 
-    async def _follow(self, residency: Residency, everyone: Callable[[], list[Keeper]]) -> None:
+    async def _follow(
+        self, residency: Residency, replicas: Replicas, everyone: Callable[[], list[Keeper]]
+    ) -> None:
         snapshot = PolledFile(self._folder.snapshot, _Wanted)
         fetching = PolledFile(self._folder.run / "fetch.json", _Fetching)
         while True:
@@ -161,6 +167,7 @@ class Supervisor:
                 if (wanted := snapshot.changed()) is not None:
                     residency.follow(wanted.deployments, wanted.leaving)
                 residency.look()
+                self._keep_warm(everyone(), replicas.wanted.values())
             if (fetch := fetching.changed()) is not None:
                 self._herald.downloads(fetch)
             self._write_status(everyone(), residency)
@@ -232,6 +239,17 @@ class Supervisor:
             spawned_ns=time.time_ns(),
         )
 
+    def _warm_boot(self, fd: int, imports: tuple[str, ...]) -> Boot:
+        boot = self._boot("warm", "warm", listen_fd=fd)
+        return msgspec.structs.replace(boot, imports=imports)
+
+    def _keep_warm(self, everyone: list[Keeper], wanted: Collection[Deployment]) -> None:
+        # Whoever starts now needs the processor more.
+        if any(keeper.status.state is State.STARTING for keeper in everyone):
+            return
+        size = wanted_size(self._options.server.warm_replicas, wanted)
+        self._warm.keep(size if wanted else 0, wanted)
+
     def _write_status(self, keepers: list[Keeper], residency: Residency) -> None:
         status = Status(
             pid=os.getpid(),
@@ -239,6 +257,7 @@ class Supervisor:
             started_ns=self._started_ns,
             processes=kept(keepers, residency),
             memory_budget_bytes=residency.budget_bytes,
+            warm=len(self._warm),
         )
         if (now := time.monotonic()) - self._metered >= METRICS_EVERY_S:
             self._metered = now
