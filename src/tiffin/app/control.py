@@ -32,10 +32,10 @@ from tiffin.control.catalogue.pull import Sources
 from tiffin.control.chores import Chore
 from tiffin.control.fleet.status import Status
 from tiffin.control.ingest import Ingest
+from tiffin.control.observed import Observed, observed
 from tiffin.control.office import Applied, Office
 from tiffin.control.publish import Publisher, Site, replace_file
 from tiffin.control.report import JournalStatus, Report, report
-from tiffin.control.rollout import Observed, observed
 from tiffin.errors import ConfigInvalid, TiffinError, Unavailable
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry import exposition, journal, log
@@ -84,14 +84,19 @@ class Control:
         )
         cores = len(os.sched_getaffinity(0))
         site = Site(self.folder, cores, epoch=version("tiffin"))
-        self.office = Office(files, self.publisher, site, self.fetching, self.clock)
         self.processes = PolledFile(self.folder.run / "status.json", Status)
-        self._observed = Observed()
+        self._status: Status | None = None
+        self.office = Office(
+            files, self.publisher, site, self.fetching, self.clock, look=self._look
+        )
         self.accounts = SqliteAccounts(self.folder.database)
         self.ingest = Ingest(self.folder.journal, self.accounts, self.meter, self.clock)
         self.collector = exposition.Collector(self.folder.metrics)
         self.waiting = self.meter.gauge("tiffin_journal_bytes", "Bytes of journals on disk")
         self.number = self.meter.gauge("tiffin_snapshot_number", "The published snapshot")
+        self.loading = self.meter.gauge(
+            "tiffin_model_load_seconds", "Seconds that a model's last load took", ("model", "phase")
+        )
         self.failing = self.meter.gauge("tiffin_degraded", "Parts of control that fail", ("part",))
         self.chores = [
             Chore("admin", self._serve, None),
@@ -114,7 +119,6 @@ class Control:
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         for path in (self.folder.run, self.folder.metrics, self.folder.journal):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._look_at_replicas()
         self.office.open()
         progress = ProgressFile(self.folder.run / f"{self.boot.name}.progress")
         progress.phase(Phase.READY)
@@ -194,13 +198,14 @@ class Control:
         self.office.refresh()
 
     async def _observe(self) -> None:
-        self._look_at_replicas()
+        self.office.observe()
 
-    def _look_at_replicas(self) -> None:
-        told = self.processes.changed()
-        if told is not None and told.pid == self.boot.parent_pid:
-            self._observed = observed(told)
-        self.office.observe(self._observed)
+    def _look(self) -> Observed:
+        """What runs; nothing while the supervisor hasn't written what it has, but another."""
+        self._status = self.processes.changed() or self._status
+        if self._status is None or self._status.pid != self.boot.parent_pid:
+            return Observed()
+        return observed(self._status, self.folder.run)
 
     async def _trim(self) -> None:
         telemetry = self.office.config.telemetry
@@ -219,6 +224,8 @@ class Control:
         self.waiting.set(journal.total_bytes(self.folder.journal))
         current = self.publisher.current
         self.number.set(current.number if current else 0)
+        for model, took_ms in self.fetching.took_ms.items():
+            self.loading.set(took_ms / 1000, (model, "download"))
         for chore in self.chores:
             self.failing.set(bool(chore.fault), (chore.name,))
         self.meter.write(self.folder.metrics / f"control.{self.boot.epoch}.json")

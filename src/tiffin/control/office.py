@@ -12,9 +12,9 @@ from tiffin.config.schema import Config, Server, Telemetry
 from tiffin.config.secrets import check_upstream_keys, key_hashes
 from tiffin.control.applied import ConfigFiles
 from tiffin.control.fetch import Fetching
+from tiffin.control.observed import Observed
 from tiffin.control.publish import Keys, Publisher, Site, compose
 from tiffin.control.restarted import Restarted
-from tiffin.control.rollout import Observed
 from tiffin.control.unloaded import Unloaded
 from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
 from tiffin.ports.clock import Clock
@@ -47,17 +47,24 @@ class Switched(msgspec.Struct, frozen=True, kw_only=True):
 class Office:
     """The configuration in force and what follows from it. Nothing here needs the database.
 
-    `running` is what the processes were started with.
+    `running` is what the processes were started with; `look` tells what runs now.
     """
 
     def __init__(
-        self, files: ConfigFiles, publisher: Publisher, site: Site, fetching: Fetching, clock: Clock
+        self,
+        files: ConfigFiles,
+        publisher: Publisher,
+        site: Site,
+        fetching: Fetching,
+        clock: Clock,
+        look: Callable[[], Observed] = Observed,
     ) -> None:
         self._files = files
         self._publisher = publisher
         self._site = site
         self._unloaded = Unloaded(site.folder.unloaded)
         self._restarted = Restarted(site.folder.restarted)
+        self._look = look
         self._observed = Observed()
         self._fetching = fetching
         self._clock = clock
@@ -69,6 +76,11 @@ class Office:
     def config(self) -> Config:
         """The configuration in force; the defaults while none could be loaded."""
         return self.loaded.config if self.loaded else Config()
+
+    @property
+    def download_ms(self) -> Mapping[str, int]:
+        """How long the files took that came since the start, by model."""
+        return self._fetching.took_ms
 
     def open(self) -> None:
         """Load and publish for the first time.
@@ -133,21 +145,21 @@ class Office:
         models = self.config.models
         return self._switch(model, lambda: self._restarted.add(model, models), loaded=True)
 
-    def observe(self, observed: Observed) -> None:
-        """Take note of what runs, and publish what follows from that, or from the time that passed.
+    def observe(self) -> None:
+        """Publish again where what runs has changed, or the time for something has come.
 
-        Raises `Unavailable` where it can't be published.
+        Raises `Unavailable` where that can't be.
         """
         current = self._publisher.current
         leaving = current.leaving.values() if current else ()
-        if min(leaving, default=inf) <= self._clock.now_ns() or observed != self._observed:
-            self._observed = observed
+        if min(leaving, default=inf) <= self._clock.now_ns() or self._look() != self._observed:
             self.refresh()
 
     def refresh(self) -> None:
         """Publish again where files have come since; raises `Unavailable` where that can't be."""
         if self.loaded is None:
             return
+        self._observed = self._look()
         snapshot = compose(
             self.loaded,
             self._keys,

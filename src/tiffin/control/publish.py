@@ -24,7 +24,8 @@ from tiffin.config.schema import Config, Route
 from tiffin.control.catalogue.abilities import kind_of, serves
 from tiffin.control.catalogue.revision import peers_of, revision_of
 from tiffin.control.deploy import deployments_of
-from tiffin.control.rollout import FAILED, FETCHING, READY, UNLOADED, Observed, Wish, course
+from tiffin.control.observed import Observed
+from tiffin.control.rollout import FAILED, FETCHING, READY, UNLOADED, Wish, course
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import (
     Deployment,

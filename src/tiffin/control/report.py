@@ -17,17 +17,29 @@ from tiffin.types.snapshot import Plan, Snapshot, Target
 
 T = TypeVar("T")
 
-_BEST_FIRST = ("ready", "loading", "failed")
+_BEST_FIRST = ("ready", "loading", "asleep", "queued", "refused", "failed")
+_AWAY = {State.ASLEEP: "asleep", State.QUEUED: "queued", State.REFUSED: "refused"}
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica: `state` is `ready`, `loading` or `failed`; times are milliseconds."""
+    """One replica: `state` is `ready`, `loading`, `failed`, or why it isn't in memory: `asleep`
+    (until a request comes), `queued` (others must end first), `refused` (there can't be room).
+
+    Times are milliseconds of its last start: process, model, first inference; `first_ms` is how
+    long the request that woke it waited for an answer's beginning, `cold_ms` what a start takes. It
+    is counted with `need_bytes` of memory; `memory_bytes` are the most that were measured.
+    """
 
     name: str
     state: str
     reason: str = ""
+    start_ms: int = 0
     load_ms: int = 0
     warm_ms: int = 0
+    first_ms: int = 0
+    cold_ms: int = 0
+    need_bytes: int = 0
+    memory_bytes: int = 0
 
 
 class ComingStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +52,7 @@ class ComingStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One model: `state` is `ready`, `loading`, `fetching`, `failed` or `unloaded`; `reason` says
-    why.
+    """One model: `state` is as its best replica's, `fetching` or `unloaded`; `reason` says why.
 
     `done_bytes` of `total_bytes` of its file are here while it is fetched. It is as well as the
     best of its `replicas`, which `replica` names; times are that one's, in milliseconds. `coming`
@@ -58,6 +69,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int = 0
     load_ms: int = 0
     warm_ms: int = 0
+    download_ms: int = 0
     replicas: list[ReplicaStatus] = []
     coming: ComingStatus | None = None
 
@@ -77,7 +89,11 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything. `degraded` are reasons, empty while all is well."""
+    """Everything. `degraded` are reasons, empty while all is well.
+
+    Of `memory_budget_bytes` for replicas, `memory_counted_bytes` are taken; `warm` processes wait
+    for a model to load.
+    """
 
     degraded: list[str]
     snapshot: int
@@ -90,6 +106,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[ProcessStatus, ...] = ()
     address: str = ""
     started_ns: int = 0
+    memory_budget_bytes: int = 0
+    memory_counted_bytes: int = 0
+    warm: int = 0
 
 
 class _ReplicaState(msgspec.Struct):
@@ -118,10 +137,15 @@ def report(
         for plan in plans
         if _is_model(plan)
     ]
+    models = [
+        msgspec.structs.replace(one, download_ms=office.download_ms.get(one.name, 0))
+        for one in models
+    ]
     degraded = [f"{chore.name}: {chore.fault}" for chore in chores if chore.fault]
     if office.fault:
         degraded.insert(0, office.fault)
-    degraded += [f"model {m.name}: {m.reason}" for m in models if m.state == "failed"]
+    bad = ("failed", "refused")
+    degraded += [f"model {m.name}: {m.reason}" for m in models if m.state in bad]
     degraded += [
         f"model {m.name}: the old one serves, as the new one failed: {m.coming.reason}"
         for m in models
@@ -143,6 +167,9 @@ def report(
         processes=status.processes,
         address=status.address,
         started_ns=status.started_ns,
+        memory_budget_bytes=status.memory_budget_bytes,
+        memory_counted_bytes=sum(one.need_bytes for one in status.processes if one.pid),
+        warm=status.warm,
     )
 
 
@@ -165,12 +192,20 @@ class _Look:
         told = _read(self.run / f"{name}.state.json", _ReplicaState) or _ReplicaState()
         if process is not None and process.state is State.FAILED:
             told = _ReplicaState(phase="failed", reason=told.reason or process.explained)
+        elif process is not None and process.state in _AWAY:
+            told = _ReplicaState(phase=_AWAY[process.state], reason=process.reason)
+        seen = process or ProcessStatus(name=name, role="replica")
         return ReplicaStatus(
             name=name,
             state=told.phase if told.phase in _BEST_FIRST else "loading",
             reason=told.reason,
-            load_ms=told.load_ms,
-            warm_ms=told.warm_ms,
+            start_ms=seen.start_ms,
+            load_ms=told.load_ms or seen.load_ms,
+            warm_ms=told.warm_ms or seen.warm_ms,
+            first_ms=seen.first_ms,
+            cold_ms=seen.cold_ms,
+            need_bytes=seen.need_bytes,
+            memory_bytes=seen.memory_bytes,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tiffin.control.fleet.status import State, Status
+from tiffin.control.observed import Observed
 from tiffin.types.snapshot import Deployment, Snapshot, Target
 
 READY: Final = "ready-to-run"
@@ -16,22 +16,6 @@ UNLOADED: Final = "unloaded"
 
 LINGER_NS: Final = 2_000_000_000
 """How long what served stays after the switch: by then every gateway has seen it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What the supervisor says of replicas, by name: those that are ready, and those that have been
-    since it started."""
-
-    ready: frozenset[str] = frozenset()
-    served: frozenset[str] = frozenset()
-
-
-def observed(status: Status) -> Observed:
-    """What the supervisor's own word says."""
-    ready = {one.name for one in status.processes if one.state is State.READY}
-    served = {one.name for one in status.processes if one.ready_ms}
-    return Observed(frozenset(ready), frozenset(ready | served))
 
 
 @dataclass(frozen=True, slots=True)

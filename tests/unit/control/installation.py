@@ -7,6 +7,7 @@ from tiffin.config.load import load_tree
 from tiffin.config.schema import Server, Telemetry
 from tiffin.control.applied import ConfigFiles
 from tiffin.control.fetch import Fetching
+from tiffin.control.observed import Observed
 from tiffin.control.office import Office
 from tiffin.control.publish import Publisher, Site
 from tiffin.testing.clock import FakeClock
@@ -25,6 +26,7 @@ class Installation:
         self.folder.run.mkdir(parents=True)
         self.file = root / "tiffin.toml"
         self.file.write_bytes(ONE)
+        self.observed = Observed()
 
     def control(self, *, life: str = "1", given: bool = True) -> Office:
         files = ConfigFiles(
@@ -34,7 +36,8 @@ class Installation:
         store = LocalArtifactStore(self.folder.artifacts)
         fetching = Fetching(store, dict, clock, lambda: None, lambda _: None)
         publisher = Publisher(self.folder.snapshot)
-        return Office(files, publisher, Site(self.folder, 4), fetching, clock)
+        site = Site(self.folder, 4)
+        return Office(files, publisher, site, fetching, clock, look=lambda: self.observed)
 
     def opened(self, *, life: str = "1", given: bool = True) -> Office:
         office = self.control(life=life, given=given)

@@ -9,9 +9,9 @@ from tests.unit.control.installation import RUNNING, Installation
 from tiffin.control.chores import Chore
 from tiffin.control.fetch import Download
 from tiffin.control.fleet.status import ProcessStatus, State, Status
+from tiffin.control.observed import Observed
 from tiffin.control.publish import Publisher
 from tiffin.control.report import JournalStatus, ModelStatus, Report, report
-from tiffin.control.rollout import Observed
 from tiffin.types.paths import replica_of as socket_name
 
 DIGEST = "ab" * 32
@@ -96,7 +96,7 @@ def test_what_is_to_replace_a_model_is_told_of_with_its_fault(site: Installation
     site.file.write_text('[models.parrot]\nruntime = "echo"\n')
     office = site.opened()
     name = replica_of(site, "parrot")
-    office.observe(Observed(frozenset({name}), frozenset({name})))
+    site.observed = Observed(frozenset({name}), frozenset({name}))
     site.file.write_text('[models.parrot]\nruntime = "echo"\nfail_load = "no"\n')
     office.load_again(RUNNING)
     snapshot = Publisher(site.folder.snapshot).current

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tiffin.config.load import load_tree
 from tiffin.config.schema import Tree
+from tiffin.control.observed import Observed
 from tiffin.control.publish import Shelf, Site, compose
-from tiffin.control.rollout import LINGER_NS, Observed
+from tiffin.control.rollout import LINGER_NS
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import Deployment, Snapshot, Target
 
