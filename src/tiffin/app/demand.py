@@ -1,32 +1,25 @@
-"""What gateways say is asked of models: how many requests wait for which, and since when."""
+"""What all gateways together say is asked of models, read from their files."""
 
 from pathlib import Path
 
 import msgspec
 
+from tiffin.types.demand import Demand, Demands
+
 SUFFIX = ".demand.json"
-
-
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one model: `waiting` requests since `since_ns`, the last use at `used_ns` (UTC)."""
-
-    waiting: int = 0
-    since_ns: int = 0
-    used_ns: int = 0
-    outstanding: int = 0
 
 
 NONE = Demand()
 
 
-class Demands:
+class Asked:
     """The files of all gateways in a run folder, added up; read again only where one changed."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
-        self._decoder = msgspec.json.Decoder(dict[str, Demand])
+        self._decoder = msgspec.json.Decoder(Demands)
         self._seen: dict[str, tuple[int, int]] = {}
-        self.of: dict[str, Demand] = {}
+        self.of: Demands = {}
 
     def changed(self) -> bool:
         """Look again; whether anything is different from last time."""
@@ -51,7 +44,7 @@ class Demands:
         """Whether a request waits for a model."""
         return any(demand.waiting for demand in self.of.values())
 
-    def _read(self, path: Path) -> dict[str, Demand]:
+    def _read(self, path: Path) -> Demands:
         try:
             return self._decoder.decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError):

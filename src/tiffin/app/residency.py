@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tiffin.adapters.launchers.memory import resident_bytes
-from tiffin.app.demand import NONE, Demands
+from tiffin.app.demand import NONE, Asked
 from tiffin.app.keeper import Keeper
 from tiffin.app.replicas import Replicas
 from tiffin.control.fleet.measured import Measured
@@ -75,7 +75,7 @@ class Residency:
         self._numbers = _Numbers(meter)
         self._tell = tell
         self._look = machine.look
-        self._demands = Demands(machine.run)
+        self._demands = Asked(machine.run)
         self._seen: dict[str, Seen] = {}
         self._last: dict[str, ProcessStatus] = {}
         self._told: dict[str, str] = {}

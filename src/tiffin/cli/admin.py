@@ -12,6 +12,7 @@ from tiffin.cli.connect import Unreachable
 from tiffin.config.load import load_text
 from tiffin.errors import ConfigInvalid
 
+MIB = 1 << 20
 Json = dict[str, Any]
 Row = tuple[str, ...]
 
@@ -90,6 +91,10 @@ def _lines(report: Json, totals: list[Json]) -> Iterator[str]:
         for route in report.get("routes", ())
     ]
     yield from _table("models", models)
+    if budget := report.get("memory_budget_bytes"):
+        counted = report.get("memory_counted_bytes", 0)
+        warm = f"; {report['warm']} started processes wait for a model" if report["warm"] else ""
+        yield f"  {counted / MIB:.0f} of {budget / MIB:.0f} MB of memory are taken{warm}"
     yield from _table("processes", [_process(process) for process in report["processes"]])
     if totals:
         outcomes: Counter[str] = Counter()
@@ -118,8 +123,21 @@ def _standing(model: Json) -> Row:
         return model["name"], model["state"], share
     if model["state"] == "ready" and model["load_ms"]:
         times = f"loaded in {model['load_ms']} ms, first answer in {model['warm_ms']} ms"
-        return model["name"], model["state"], times
-    return model["name"], model["state"], model["reason"]
+        return model["name"], model["state"], times, _memory(model)
+    return model["name"], model["state"], model["reason"], _memory(model)
+
+
+def _memory(model: Json) -> str:
+    replicas = model.get("replicas", ())
+    counted = sum(one.get("need_bytes", 0) for one in replicas)
+    if not counted:
+        return ""
+    most = max(one["memory_bytes"] for one in replicas)
+    measured = f", measured {most / MIB:.0f} MB" if most else ""
+    cold = max(one["cold_ms"] for one in replicas)
+    start = f", starts in {cold / 1000:.1f} s" if cold and model["state"] != "ready" else ""
+    each = f" in {len(replicas)} replicas" if len(replicas) > 1 else ""
+    return f"[{counted / MIB:.0f} MB{each}{measured}{start}]"
 
 
 def _process(process: Json) -> Row:

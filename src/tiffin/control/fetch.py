@@ -41,7 +41,8 @@ class Fetching:
 
     `sources` is asked for them when they are first needed, since their libraries take time to load.
     `changed` is called when a file has come or can't be had for now; `tell` is called with what
-    is on its way, whenever that changes. What failed is tried again, ever less often.
+    is on its way, whenever that changes. What failed is tried again, ever less often. `took_ms` is
+    how long what came took, by model.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Fetching:
         self._stop = threading.Event()
         self._pulling: Artifact | None = None
         self.report = Report()
+        self.took_ms: dict[str, int] = {}
 
     @property
     def shelf(self) -> Shelf:
@@ -82,6 +84,7 @@ class Fetching:
     def want(self, config: Config) -> None:
         """From now on these models' files are wanted, and what failed is worth another try."""
         self._wanted = smallest_first(_artifacts(config))
+        self.took_ms = {name: ms for name, ms in self.took_ms.items() if name in config.models}
         self._failed, self._again, self._tries = {}, {}, {}
         self._look()
         if self._pulling is not None and self._pulling not in self._wanted:
@@ -119,6 +122,7 @@ class Fetching:
     async def _fetch(self, artifact: Artifact) -> None:
         self._stop = stop = threading.Event()
         self._pulling = artifact
+        began = self._clock.monotonic()
         loop = asyncio.get_running_loop()
         pulling = loop.run_in_executor(
             None,
@@ -139,6 +143,8 @@ class Fetching:
             await asyncio.wait([pulling])
             self._pulling = None
         self._settle(artifact, pulling)
+        took_ms = round((self._clock.monotonic() - began) * 1000)
+        self.took_ms[artifact.model] = self.took_ms.get(artifact.model, 0) + took_ms
 
     def _settle(self, artifact: Artifact, pulled: "asyncio.Future[Path]") -> None:
         try:

@@ -1,6 +1,6 @@
 """Keeps the published snapshot true to the configuration in force and to the files that came."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any
