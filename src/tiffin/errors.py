@@ -14,7 +14,7 @@ TiffinError
   Unavailable          NoHealthyReplica · Loading · Draining · JournalUnavailable
                        UpstreamUnavailable                                       retryable
   DeadlineExceeded
-  RunFailed            LoadFailed · UpstreamFailed · UpstreamRefused
+  RunFailed            LoadFailed · ModelTimeout · UpstreamFailed · UpstreamRefused
   ArtifactError        DigestMismatch · ArtifactUnavailable
 ConfigInvalid          start-up and apply only: where in the tree, what was found, what was expected
 
@@ -174,10 +174,24 @@ class QuotaExceeded(TiffinError):
 
 
 class Overloaded(Rejected):
-    """The server or the model's queue is full."""
+    """The server or the model's queue is full.
+
+    For `full_s` seconds, like requests of the same tenant would be refused too.
+    """
 
     slug = "overloaded"
     code = Code.UNAVAILABLE
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        param: str | None = None,
+        full_s: float = 0.0,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, param=param)
+        self.full_s = full_s
 
 
 class Blocked(TiffinError):
@@ -280,6 +294,14 @@ class LoadFailed(RunFailed):
     """A model couldn't be loaded or failed its warm-up."""
 
     slug = "load_failed"
+
+
+class ModelTimeout(RunFailed):
+    """The model took longer for a token than its settings allow, within the request's deadline."""
+
+    slug = "model_timeout"
+    code = Code.DEADLINE_EXCEEDED
+    retryable = True
 
 
 class UpstreamFailed(RunFailed):

@@ -30,7 +30,20 @@ def context_of(exchange: Exchange, clock: Clock) -> Context:
     batch = exchange.header(b"x-tiffin-priority") == b"batch"
     now = clock.monotonic()
     deadline, aim, first = [now + _left_s(exchange, name) for name in _TIMES]
-    return Context(tenant, deadline, batch, aim, first)
+    return Context(tenant, deadline, batch, aim, first, _weight(exchange))
+
+
+def _weight(exchange: Exchange) -> float:
+    said = exchange.header(b"x-tiffin-weight")
+    if said is None:
+        return 1.0
+    try:
+        weight = float(said)
+    except ValueError:
+        weight = 0.0
+    if not 0 < weight < math.inf:
+        raise InvalidRequest("x-tiffin-weight must be a number above 0")
+    return weight
 
 
 def _left_s(exchange: Exchange, name: bytes) -> float:

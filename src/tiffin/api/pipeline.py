@@ -39,6 +39,7 @@ _PASSED_ON: Final = (
     b"x-tiffin-request",
     b"x-tiffin-attempt",
     b"x-tiffin-priority",
+    b"x-tiffin-weight",
 )
 
 

@@ -76,7 +76,7 @@ class PipelineHosted:
     def look(self) -> None:
         """Note how full it is, and where its models answer now."""
         self._peers.follow()
-        self._measures.look(self._replica.lanes.running, self._replica.lanes.waiting)
+        self._measures.look(self._replica.lanes)
 
     async def drain(self, within_s: float) -> None:
         """Take nothing more, let what runs finish."""

@@ -17,7 +17,7 @@ class SoundHosted:
     def __init__(self, around: Surroundings) -> None:
         deployment = around.deployment
         settings = msgspec.json.decode(deployment.spec, type=_Settings)
-        self._queue = settings.queue
+        self._settings = settings
         runtime: SoundRuntime = runtime_for(settings.runtime, deployment)
         self._measures = SoundMeasures(around.meter, deployment.model)
         self._listener = Listener(runtime, around.clock, around.progress, self._measures)
@@ -27,7 +27,8 @@ class SoundHosted:
 
     async def load(self) -> None:
         """Load the model; raises `LoadFailed`."""
-        await self._listener.load(self._queue)
+        settings = self._settings
+        await self._listener.load(settings.queue, queue_timeout_s=settings.queue_timeout_s)
 
     async def warm_up(self) -> None:
         """A second of silence; ready afterwards. Raises `LoadFailed`."""
@@ -53,3 +54,4 @@ class SoundHosted:
 class _Settings(msgspec.Struct):
     runtime: str
     queue: int = 16
+    queue_timeout_s: float = 0.0

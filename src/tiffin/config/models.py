@@ -35,6 +35,9 @@ class LocalCommon(ModelCommon, frozen=True, kw_only=True, forbid_unknown_fields=
     comes and unloaded after `idle_s` without one; no other takes its memory before it has been
     there for `hold_s`; a request may be held for `cold_start_s` (0: `load_timeout_s`) meanwhile.
     `memory_mb` is what one replica takes (0: estimated from its files, then as measured).
+    `devices` are `auto`, or those that each replica may compute on by name: `cpu`, `cuda:0`, or an
+    id; it takes `device_memory_mb` of each (0: by its files, or all of it where it's launched).
+    A request waits for its turn in a replica for at most `queue_timeout_s` (0: as long as it has).
     """
 
     replicas: Replicas = 1
@@ -43,6 +46,20 @@ class LocalCommon(ModelCommon, frozen=True, kw_only=True, forbid_unknown_fields=
     hold_s: SecondsOrNone = 10.0
     cold_start_s: SecondsOrNone = 0.0
     memory_mb: Count = 0
+    queue_timeout_s: SecondsOrNone = 0.0
+    devices: str | list[Text] = "auto"
+    device_memory_mb: Count = 0
+
+
+class LanguageCommon(LocalCommon, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every language model has that runs in replicas of ours.
+
+    An answer is broken off where its first token takes longer than `first_token_timeout_s` once its
+    turn has come, or a further one longer than `between_tokens_timeout_s` (0: as long as it has).
+    """
+
+    first_token_timeout_s: SecondsOrNone = 0.0
+    between_tokens_timeout_s: SecondsOrNone = 0.0
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +71,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class LlamacppModel(
-    LocalCommon,
+    LanguageCommon,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
@@ -117,7 +134,8 @@ class OnnxModel(
     which two more are made: `classes`, where its last axis is largest, and `confidence`, how large.
     `providers` are tried in order, by onnxruntime's names or short ones (`cuda`, `tensorrt`,
     `openvino`, `cpu`). `queue` is how many requests may wait, `max_batch` how many rows run as one,
-    `threads` 0 shares the cores among replicas.
+    `threads` 0 shares the cores among replicas. With `parallel_runs`, on processors, each thread
+    has a run of its own where many wait; the weights are in memory twice then.
     """
 
     files: dict[str, File]
@@ -133,6 +151,7 @@ class OnnxModel(
     max_batch: Positive = 32
     queue: Count = 1024
     threads: Count = 0
+    parallel_runs: bool = True
     load_timeout_s: Seconds = 120.0
 
 
@@ -229,6 +248,40 @@ class WhisperModel(
     load_timeout_s: Seconds = 120.0
 
 
+class LaunchedModel(
+    LanguageCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="launched",
+):
+    """A language model in an engine that is installed here and that a replica of ours launches.
+
+    `model` is a folder, or a name that the engine finds by itself; or else `files` are the model's
+    files by name. `executable` is run instead of the engine's usual one, `args` go after its flags;
+    `command` is any program that speaks OpenAI's API, and must be `trusted`. In `args`, `{model}`,
+    `{name}`, `{context}`, `{slots}`, `{tensor_parallel}`, `{port}`, `{socket}` and `{key}` are
+    filled in. `context` is tokens of prompt and answer, `slots` are answers at once, `queue` may
+    wait; `chat` and `tools` say what its template offers; `threads` 0 leaves them to the engine.
+    """
+
+    engine: Literal["vllm", "sglang", "tgi", "command"]
+    model: str = ""
+    files: dict[str, File] = {}
+    executable: str = ""
+    args: list[str] = []
+    tensor_parallel: Positive = 1
+    context: Positive = 4096
+    slots: Positive = 16
+    queue: Count = 256
+    chat: bool = True
+    tools: bool = False
+    trusted: bool = False
+    threads: Count = 0
+    load_timeout_s: Seconds = 900.0
+
+
 class RemoteModel(
     ModelCommon,
     frozen=True,
@@ -256,7 +309,7 @@ class RemoteModel(
 
 
 class EchoModel(
-    LocalCommon,
+    LanguageCommon,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
@@ -283,7 +336,15 @@ class EchoModel(
     load_timeout_s: Seconds = 60.0
 
 
-LocalModel = LlamacppModel | OnnxModel | PythonModel | PipelineModel | WhisperModel | EchoModel
+LocalModel = (
+    LlamacppModel
+    | OnnxModel
+    | PythonModel
+    | PipelineModel
+    | WhisperModel
+    | LaunchedModel
+    | EchoModel
+)
 Model = LocalModel | RemoteModel
 
 GGUF = "model.gguf"
@@ -295,7 +356,7 @@ def files_of(model: Model) -> dict[str, File]:
         case LlamacppModel():
             file = File(sources=model.sources, sha256=model.sha256, size_bytes=model.size_bytes)
             return {GGUF: file}
-        case OnnxModel() | PythonModel() | PipelineModel() | WhisperModel():
+        case OnnxModel() | PythonModel() | PipelineModel() | WhisperModel() | LaunchedModel():
             return model.files
         case _:
             return {}

@@ -45,6 +45,7 @@ STATUS: dict[str, int] = {
     "deadline_exceeded": 504,
     "run_failed": 500,
     "load_failed": 503,
+    "model_timeout": 504,
     "upstream_failed": 502,
     "upstream_refused": 502,
     "artifact_error": 503,

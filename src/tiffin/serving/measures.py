@@ -1,5 +1,6 @@
 """What a replica counts, under the names that vLLM gave them, so that its dashboards fit."""
 
+from tiffin.serving.lanes.measures import LaneMeasures
 from tiffin.serving.replica import Replica, Served
 from tiffin.telemetry.metrics import Meter
 
@@ -40,12 +41,7 @@ class Measures:
             "Choices by how they ended (abort: left, expired or failed)",
             ("model_name", "finished_reason"),
         )
-        self._refused = meter.counter(
-            "tiffin_slot_refusals_total",
-            "Refused by why: full (the queue), late (for what is ahead), expired",
-            ("model_name", "reason"),
-        )
-        self._refused_before: dict[str, int] = {}
+        self._lanes = LaneMeasures(meter, model)
         self._first = meter.histogram(
             "vllm:time_to_first_token_seconds",
             "From asking for a slot to the first token",
@@ -81,8 +77,4 @@ class Measures:
         self._running.set(replica.lanes.running)
         self._waiting.set(replica.lanes.waiting)
         self._slots.set(replica.capabilities.slots)
-        for reason, count in replica.lanes.refusals.items():
-            more = count - self._refused_before.get(reason, 0)
-            if more:
-                self._refused.add((self._model, reason), more)
-                self._refused_before[reason] = count
+        self._lanes.look(replica.lanes)

@@ -21,8 +21,11 @@ from tiffin.errors import (
 )
 from tiffin.ports.clock import Clock
 from tiffin.ports.text_runtime import Capabilities, Delta, Prompt, TextRuntime
-from tiffin.serving.lanes import Claim, Lanes, Ticket, Turn
+from tiffin.serving.lanes.claim import Claim, Ticket, Work
+from tiffin.serving.lanes.slots import Lanes
+from tiffin.serving.lanes.turn import Turn
 from tiffin.serving.progress import Phase, ProgressFile
+from tiffin.serving.timeouts import Timeouts, Watch
 from tiffin.types.text import ChatRequest, CompletionRequest, Message
 from tiffin.types.usage import Usage
 
@@ -37,6 +40,7 @@ class Context:
     """For whom (an empty tenant shares with nobody), until when (monotonic seconds), how urgent.
 
     By `aim` it should be answered, by `first` the answer should begin: what can't be is refused.
+    `weight` is the tenant's part of what is shared.
     """
 
     tenant: str = ""
@@ -44,6 +48,13 @@ class Context:
     batch: bool = False
     aim: float = math.inf
     first: float = math.inf
+    weight: float = 1.0
+
+    def claim(self) -> Claim:
+        """Its claim on a slot."""
+        return Claim(
+            self.tenant, self.deadline, self.batch, self.aim, self.first, weight=self.weight
+        )
 
 
 class Piece(NamedTuple):
@@ -68,7 +79,10 @@ class Served:
 
 
 class Replica:
-    """Answers with one runtime, `capabilities.slots` at once, `queue` more waiting."""
+    """Answers with one runtime, `capabilities.slots` at once, `queue` more waiting.
+
+    `timeouts` end what the model takes too long for.
+    """
 
     def __init__(
         self,
@@ -76,7 +90,9 @@ class Replica:
         clock: Clock,
         progress: ProgressFile,
         observe: Callable[[Served], None],
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
     ) -> None:
+        self.timeouts = timeouts
         self.runtime = runtime
         self.clock = clock
         self.progress = progress
@@ -91,7 +107,9 @@ class Replica:
     async def load(self, queue: int) -> None:
         """Load the model; raises `LoadFailed`."""
         self.capabilities = await self.runtime.load()
-        self.lanes = Lanes(self.capabilities.slots, queue, self.clock)
+        self.lanes = Lanes(
+            self.capabilities.slots, queue, self.clock, queue_timeout_s=self.timeouts.queue_s
+        )
         self._enter(Phase.WARMING)
 
     async def warm_up(self) -> None:
@@ -216,10 +234,10 @@ class Answer:
 
     async def __aenter__(self) -> Self:
         replica, context = self._replica, self._context
-        claim = Claim(context.tenant, context.deadline, context.batch, context.aim, context.first)
         order = [prompt for prompt in self._prompts for _ in range(self._n)]
         self._asked = replica.clock.monotonic()
-        self._tickets = replica.lanes.ask(claim, [prompt.tokens for prompt in order])
+        works = [Work(prompt.tokens, prompt.answer_tokens) for prompt in order]
+        self._tickets = replica.lanes.ask(context.claim(), works)
         replica.entered(self)
         await self._group.__aenter__()
         self._tasks = [
@@ -276,6 +294,7 @@ class Answer:
             async with (
                 Within(self._context.deadline, replica.clock),
                 Turn(replica.lanes, ticket) as held,
+                Watch(replica.timeouts) as watch,
                 replica.runtime.start(
                     prompt,
                     slot=held.slot,
@@ -284,26 +303,29 @@ class Answer:
                 ) as deltas,
             ):
                 async for delta in deltas:
-                    if not ticket.ran:
-                        self._began(ticket)
-                    replica.progress.step()
+                    watch.came()
+                    self._came(ticket, delta)
                     if delta.finish is not None:
                         self._finished(choice, ticket, delta)
                     await self._pieces.put(Piece(choice, delta))
                     if delta.finish is not None:
                         return
+                    watch.waits()
                 raise RunFailed("the engine broke the answer off")
         except TiffinError as error:
             await self._pieces.put(error)
 
-    def _began(self, ticket: Ticket) -> None:
-        self._replica.lanes.began(ticket)
+    def _came(self, ticket: Ticket, delta: Delta) -> None:
+        self._replica.progress.step()
+        self._replica.lanes.came(ticket, delta.tokens)
         if self._first_s is None:
             self._first_s = self._replica.clock.monotonic() - self._asked
 
     def _finished(self, choice: int, ticket: Ticket, delta: Delta) -> None:
         self._reasons[choice] = delta.finish or ""
         of, all_ = delta.usage or Usage(), self._usage
+        ticket.done = max(ticket.done, of.completion_tokens)
+        ticket.ended = delta.finish == "stop"
         once = choice % self._n == 0  # a prompt's tokens count once, whatever `n` is
         held_s = self._replica.clock.monotonic() - ticket.started
         self._usage = Usage(
@@ -313,6 +335,7 @@ class Answer:
             queue_ns=int(self._queued_s() * 1e9),
             device_ns=all_.device_ns + int(held_s * 1e9),
             measured=all_.measured and of.measured,
+            reason=self._tickets[0].reason,
         )
 
     def _queued_s(self) -> float:

@@ -16,7 +16,9 @@ from functools import partial
 from tiffin.errors import LoadFailed, Loading, TiffinError
 from tiffin.ports.clock import Clock
 from tiffin.ports.sound_runtime import SoundRuntime
-from tiffin.serving.lanes import Claim, Lanes, Turn
+from tiffin.serving.lanes.claim import Work
+from tiffin.serving.lanes.slots import Lanes
+from tiffin.serving.lanes.turn import Turn
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.serving.replica import Context, Within, draining
 from tiffin.types.sound import Hearing, Transcript
@@ -55,10 +57,10 @@ class Listener:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def load(self, queue: int) -> None:
+    async def load(self, queue: int, *, queue_timeout_s: float = 0.0) -> None:
         """Load the model; raises `LoadFailed`."""
         await self._runtime.load()
-        self.lanes = Lanes(1, queue, self.clock)
+        self.lanes = Lanes(1, queue, self.clock, queue_timeout_s=queue_timeout_s)
         self._enter(Phase.WARMING)
 
     async def warm_up(self) -> None:
@@ -82,19 +84,20 @@ class Listener:
         Raises `Overloaded`, `DeadlineExceeded`, and what the runtime raises.
         """
         self.check()
-        claim = Claim(context.tenant, context.deadline, context.batch)
-        [ticket] = self.lanes.ask(claim, [()])
+        [ticket] = self.lanes.ask(context.claim(), [Work(size=len(sound))])
         usage, outcome = Usage(), "abort"
         self._entered()
         try:
             async with Within(context.deadline, self.clock), Turn(self.lanes, ticket):
                 transcript, took_ns = await self._run(sound, hearing)
+                self.lanes.came(ticket, 0)
             usage = Usage(
                 completion_tokens=sum(len(segment.tokens) for segment in transcript.segments),
                 audio_ms=transcript.audio_ms,
                 prepare_ns=transcript.decode_ns,
                 queue_ns=int((ticket.started - ticket.asked) * 1e9),
                 device_ns=max(0, took_ns - transcript.decode_ns),
+                reason=ticket.reason,
             )
             outcome = "stop"
             return Heard(transcript, usage)

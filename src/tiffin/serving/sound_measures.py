@@ -1,5 +1,6 @@
 """What a replica of sounds counts."""
 
+from tiffin.serving.lanes.measures import LaneMeasures
 from tiffin.serving.measures import REQUEST_BUCKETS
 from tiffin.serving.sound import Listener
 from tiffin.telemetry.metrics import Meter
@@ -13,6 +14,7 @@ class SoundMeasures:
 
     def __init__(self, meter: Meter, model: str) -> None:
         only = (model,)
+        self._lanes = LaneMeasures(meter, model)
         self._model = model
         self._running = meter.gauge(
             "tiffin_sound_running", "Sounds being heard now", _LABEL
@@ -47,3 +49,4 @@ class SoundMeasures:
         """Note how full it is now."""
         self._running.set(listener.lanes.running)
         self._waiting.set(listener.lanes.waiting)
+        self._lanes.look(listener.lanes)

@@ -9,7 +9,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     Times are nanoseconds: `queue_ns` waited for a slot, `device_ns` held one (of a batch: this
     request's share of it by rows or tokens), `prepare_ns` went into reading and shaping the input.
     `rows` are a tensor request's rows, `pages` and `pixels` a document's, `audio_ms` a sound's
-    length.
+    length. `reason` is why it went when it went: `idle` (a slot was free), `turn`, `fair` (its
+    tenant's share came first), `batch_share`, or a batch's own; empty where nothing queued.
     """
 
     prompt_tokens: int = 0
@@ -23,3 +24,4 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     pixels: int = 0
     audio_ms: int = 0
     measured: bool = True
+    reason: str = ""

@@ -16,7 +16,7 @@ from tiffin.types.usage import Usage
 
 HEAD = Head(id="0" * 32, created=1_700_000_000, model='m"x', fingerprint="fp_1")
 USAGE = Usage(
-    prompt_tokens=7, completion_tokens=5, cached_tokens=2, queue_ns=10, device_ns=20, measured=True
+    prompt_tokens=7, completion_tokens=5, cached_tokens=2, queue_ns=10, device_ns=20, reason="turn"
 )
 CALL = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
 TOOLS = Tools(names=["add"])
@@ -74,7 +74,7 @@ def test_the_usage_chunk_has_no_choices_and_our_times() -> None:
         "completion_tokens": 5,
         "total_tokens": 12,
         "prompt_tokens_details": {"cached_tokens": 2},
-        "tiffin": {"queue_ns": 10, "device_ns": 20},
+        "tiffin": {"queue_ns": 10, "device_ns": 20, "reason": "turn"},
     }
 
 

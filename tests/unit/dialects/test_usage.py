@@ -56,10 +56,15 @@ def test_a_replicas_usage_has_its_times() -> None:
     told = {
         **USAGE,
         "prompt_tokens_details": {"cached_tokens": 7},
-        "tiffin": {"queue_ns": 5, "device_ns": 6},
+        "tiffin": {"queue_ns": 5, "device_ns": 6, "reason": "fair"},
     }
     expected = Usage(
-        prompt_tokens=180, completion_tokens=64, cached_tokens=7, queue_ns=5, device_ns=6
+        prompt_tokens=180,
+        completion_tokens=64,
+        cached_tokens=7,
+        queue_ns=5,
+        device_ns=6,
+        reason="fair",
     )
     scanner, _ = scan(event({"choices": [], "usage": told}))
     assert scanner.usage == expected

@@ -75,6 +75,7 @@ _CODES: dict[str, tuple[str, str]] = {
     "deadline_exceeded": (_SERVER, "deadline_exceeded"),
     "run_failed": (_SERVER, "run_failed"),
     "load_failed": (_SERVER, "load_failed"),
+    "model_timeout": (_SERVER, "model_timeout"),
     "upstream_failed": (_SERVER, "upstream_failed"),
     "upstream_refused": (_SERVER, "upstream_refused"),
     "artifact_error": (_SERVER, "artifact_error"),

@@ -227,7 +227,9 @@ def reply_schemas() -> dict[str, Schema]:
             "prompt_tokens_details": {
                 "anyOf": [open_object({"cached_tokens": count}), {"type": "null"}]
             },
-            "tiffin": open_object({"queue_ns": count, "device_ns": count}),
+            "tiffin": open_object(
+                {"queue_ns": count, "device_ns": count, "reason": {"type": "string"}}, "reason"
+            ),
         },
         "prompt_tokens_details",
         "tiffin",

@@ -92,7 +92,11 @@ def usage_object(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "tiffin": {"queue_ns": usage.queue_ns, "device_ns": usage.device_ns},
+        "tiffin": {
+            "queue_ns": usage.queue_ns,
+            "device_ns": usage.device_ns,
+            "reason": usage.reason,
+        },
     }
 
 

@@ -97,7 +97,11 @@ def _usage(usage: Usage | None) -> dict[str, Any] | None:
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "tiffin": {"queue_ns": usage.queue_ns, "device_ns": usage.device_ns},
+        "tiffin": {
+            "queue_ns": usage.queue_ns,
+            "device_ns": usage.device_ns,
+            "reason": usage.reason,
+        },
     }
 
 

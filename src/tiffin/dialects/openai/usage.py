@@ -18,6 +18,7 @@ MAX_EVENT_BYTES = 1_048_576
 DONE_EVENT = b"data: [DONE]\n\n"
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
+Word = Annotated[str, Meta(max_length=32)]
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -27,6 +28,7 @@ class _Details(msgspec.Struct, gc=False):
 class _Times(msgspec.Struct, gc=False):
     queue_ns: Count = 0
     device_ns: Count = 0
+    reason: Word = ""
 
 
 class _Usage(msgspec.Struct, gc=False):
@@ -271,4 +273,5 @@ def _usage(told: _Usage) -> Usage:
         cached_tokens=(details.cached_tokens or 0) if details else 0,
         queue_ns=times.queue_ns if times else 0,
         device_ns=times.device_ns if times else 0,
+        reason=times.reason if times else "",
     )

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tiffin.errors import TiffinError
+from tiffin.serving.lanes.measures import LaneMeasures
+from tiffin.serving.lanes.slots import Lanes
 from tiffin.serving.measures import REQUEST_BUCKETS
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.usage import Usage
@@ -26,6 +28,7 @@ class PipelineMeasures:
 
     def __init__(self, meter: Meter, model: str) -> None:
         self._model = model
+        self._lanes = LaneMeasures(meter, model)
         self._ended = meter.counter(
             "tiffin_pipeline_requests_total",
             "Requests by how they ended (ok, cancelled, or the error's slug)",
@@ -65,7 +68,8 @@ class PipelineMeasures:
             self._pages.add((self._model,), watched.usage.pages)
             self._pixels.add((self._model,), watched.usage.pixels)
 
-    def look(self, running: int, waiting: int) -> None:
+    def look(self, lanes: Lanes) -> None:
         """Note how full it is now."""
-        self._running.set(running)
-        self._waiting.set(waiting)
+        self._running.set(lanes.running)
+        self._waiting.set(lanes.waiting)
+        self._lanes.look(lanes)

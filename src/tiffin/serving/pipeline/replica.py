@@ -16,7 +16,9 @@ from tiffin.config.models import PipelineModel
 from tiffin.errors import InvalidRequest, LoadFailed, Loading, TiffinError, Unavailable
 from tiffin.ports.backend import Backend
 from tiffin.ports.clock import Clock
-from tiffin.serving.lanes import Claim, Lanes, Turn
+from tiffin.serving.lanes.claim import Work
+from tiffin.serving.lanes.slots import Lanes
+from tiffin.serving.lanes.turn import Turn
 from tiffin.serving.pipeline.functions import Function
 from tiffin.serving.pipeline.graph import Ends, Graph, graph_of
 from tiffin.serving.pipeline.measures import PipelineMeasures
@@ -54,7 +56,12 @@ class PipelineReplica:
         self.clock = clock
         self.phase = Phase.LOADING
         self.graph = Graph((), {}, Signature(inputs=(), outputs=()))
-        self.lanes = Lanes(pipeline.concurrency, pipeline.queue, clock)
+        self.lanes = Lanes(
+            pipeline.concurrency,
+            pipeline.queue,
+            clock,
+            queue_timeout_s=pipeline.queue_timeout_s,
+        )
         self._pipeline = pipeline
         self._backends = backends
         self._progress = progress
@@ -121,8 +128,8 @@ class PipelineReplica:
         `headers` go along to the models. Raises `Overloaded`, `DeadlineExceeded` or a step's error.
         """
         self.check()
-        claim = Claim(context.tenant, context.deadline, context.batch)
-        [ticket] = self.lanes.ask(claim, [()])
+        size = sum(array.nbytes for array in inputs.values())
+        [ticket] = self.lanes.ask(context.claim(), [Work(size=size)])
         task = asyncio.current_task()
         if task is not None:
             self._inside.add(task)
@@ -132,7 +139,9 @@ class PipelineReplica:
                 async with Within(context.deadline, self.clock), Turn(self.lanes, ticket):
                     waited_s = ticket.started - ticket.asked
                     run.tally.add(Usage(queue_ns=int(waited_s * 1e9)))
+                    run.tally.reason = ticket.reason
                     found = await run(self.graph.for_outputs(outputs), inputs)
+                    self.lanes.came(ticket, 0)
             except asyncio.CancelledError:
                 if task in self._broken_off:
                     raise draining() from None

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,6 +47,7 @@ class Tally:
 
     counts: dict[str, int] = field(default_factory=dict)
     measured: bool = True
+    reason: str = ""
 
     def add(self, usage: Usage) -> None:
         """One more step's."""
@@ -55,7 +57,8 @@ class Tally:
 
     def usage(self) -> Usage:
         """The sum."""
-        return Usage(**self.counts, measured=self.measured)
+        plain = Usage(measured=self.measured, reason=self.reason)
+        return msgspec.structs.replace(plain, **self.counts)
 
 
 class Run:
