@@ -5,11 +5,14 @@ yet. What a path of `HOSTS` leads to is called with a replica's surroundings and
 process hosts; its rows are `runtime` or, for runtimes that do several things, `runtime/task`.
 """
 
+import functools
+import math
+import os
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +24,9 @@ from tiffin.ports.text_runtime import TextRuntime
 from tiffin.types.paths import OWN_FILES
 from tiffin.types.snapshot import Deployment
 
+if TYPE_CHECKING:
+    from tiffin.adapters.runtimes.launched import LaunchedRuntime
+
 GROUP = "tiffin.adapters"
 
 RUNTIMES = {
@@ -29,6 +35,7 @@ RUNTIMES = {
     "whisper": "tiffin.app.adapters:whisper",
     "onnx": "tiffin.app.adapters:onnx",
     "python": "tiffin.app.adapters:python",
+    "launched": "tiffin.app.adapters:launched",
 }
 
 
@@ -45,6 +52,7 @@ HOSTS = {
     "onnx/rerank": TEXT_ENCODER_HOST,
     "python": TENSORS_HOST,
     "pipeline": "tiffin.app.hosted_pipeline:PipelineHosted",
+    "launched": "tiffin.app.hosted_launched:LaunchedHosted",
 }
 
 LIBRARIES = {
@@ -136,6 +144,41 @@ def llamacpp(deployment: Deployment) -> TextRuntime:
         engine_socket,
         Http1Backend(endpoint, max_idle=IDLE_CONNECTIONS),
     )
+
+
+def launched(deployment: Deployment) -> "LaunchedRuntime":
+    """An engine as a child of this process; call it where the main thread's loop runs."""
+    from tiffin.adapters.launchers import tether
+    from tiffin.adapters.launchers.process import ProcessLauncher
+    from tiffin.adapters.runtimes.launched import LaunchedRuntime
+    from tiffin.adapters.runtimes.launched_child import Address, Place
+    from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
+    from tiffin.adapters.upstreams.http1 import Http1Backend
+    from tiffin.config.models import LaunchedModel
+
+    def connect(address: Address) -> Http1Backend:
+        bearer = b"authorization: Bearer %b\r\n" % address.key.encode() if address.key else b""
+        endpoint = Endpoint(
+            authority=b"engine",
+            path=address.path,
+            host="" if address.path else "127.0.0.1",
+            port=address.port,
+            headers=bearer,
+        )
+        # How long an answer may take is for its deadline and the lanes to say.
+        return Http1Backend(endpoint, Timeouts(first_byte_s=math.inf, between_bytes_s=math.inf))
+
+    spec = msgspec.json.decode(deployment.spec, type=LaunchedModel)
+    place = Place(
+        model=spec.model,
+        files=paths(deployment),
+        beside=own_folder(deployment),
+        name=deployment.model,
+        socket=Path(deployment.socket).with_suffix(".engine.sock"),
+        tether=functools.partial(tether.command, os.getpid()),
+        threads=deployment.threads,
+    )
+    return LaunchedRuntime(spec, place, ProcessLauncher(), connect)
 
 
 def onnx(deployment: Deployment) -> TensorRuntime:

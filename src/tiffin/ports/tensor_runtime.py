@@ -7,13 +7,15 @@ Contract:
   back the same way, rows in the order of the inputs' rows.
 - No more `run`s are made at once than `lanes`. Where `inline` is true, a run that is known to be
   quick may be made on the event loop's thread.
+- `wide`, where a runtime of several lanes has it, is a `run` with the processors of all lanes,
+  made while there is no other: faster for who is alone, as lanes are for many.
 - `example`, known after `load`, is one row that the model takes, for its warm-up; None where zeros
   or ones of the signature will do.
 - `run` raises `RunFailed` for what went wrong in the engine, and an `InvalidRequest` where the
   values themselves are at fault (a class that a user's code refuses, say).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 from tiffin.types.tensors import Signature
 
 Arrays = Mapping[str, "NDArray[Any]"]
+Run = Callable[[Arrays, Sequence[str]], Arrays]
 
 
 class TensorRuntime(Protocol):
@@ -29,6 +32,7 @@ class TensorRuntime(Protocol):
 
     lanes: int
     inline: bool
+    wide: Run | None
     example: Arrays | None
 
     async def load(self) -> Signature:

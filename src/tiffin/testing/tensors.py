@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.errors import RunFailed
+from tiffin.ports.tensor_runtime import Run
 from tiffin.types.tensors import ANY, Signature, TensorSpec
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -28,14 +29,22 @@ DOUBLING: Final = Signature(
 class DoublingTensors:
     """`y` is twice `x`, `sum` the sum of a row. `batches` has the inputs of every run so far.
 
+    `widths` has for each how many lanes it took; with `wide`, runs may take all of them.
     While `gate` is clear, runs wait; `began` is set by each of them.
     """
 
     def __init__(
-        self, *, lanes: int = 1, inline: bool = False, signature: Signature = DOUBLING
+        self,
+        *,
+        lanes: int = 1,
+        inline: bool = False,
+        wide: bool = False,
+        signature: Signature = DOUBLING,
     ) -> None:
         self.lanes = lanes
         self.inline = inline
+        self.wide: Run | None = self._wide if wide else None
+        self.widths: list[int] = []
         self.example: Arrays | None = None
         self.signature = signature
         self.batches: list[NDArray[Any]] = []
@@ -55,8 +64,15 @@ class DoublingTensors:
 
     def run(self, inputs: Arrays, outputs: Sequence[str]) -> Arrays:
         """Double; raises `RunFailed` where any value is `POISON`."""
+        return self._run(inputs, outputs, 1)
+
+    def _wide(self, inputs: Arrays, outputs: Sequence[str]) -> Arrays:
+        return self._run(inputs, outputs, self.lanes)
+
+    def _run(self, inputs: Arrays, outputs: Sequence[str], width: int) -> Arrays:
         x = inputs["x"]
         self.batches.append(x)
+        self.widths.append(width)
         self.began.set()
         if not self.gate.wait(timeout=30):
             raise RunFailed("the test never opened the gate")

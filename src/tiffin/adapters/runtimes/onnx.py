@@ -17,6 +17,7 @@ from tiffin.adapters.runtimes.named_files import NamedFiles
 from tiffin.adapters.runtimes.quantized import scales_by_batch
 from tiffin.dialects.onnx_file import with_best
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, SchemaViolation
+from tiffin.ports.tensor_runtime import Run
 from tiffin.telemetry import log
 from tiffin.types.tensors import ANY, Signature, TensorSpec
 
@@ -58,10 +59,14 @@ ERRORS_ONLY: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What runs a graph: threads (at least 1), and providers in the order they are tried."""
+    """What runs a graph: threads (at least 1), and providers in the order they are tried.
+
+    With `parts`, on processors, as many runs go on at once as there are threads.
+    """
 
     threads: int = 1
     providers: Sequence[str] = ("cpu",)
+    parts: bool = False
 
 
 @dataclass(slots=True)
@@ -74,13 +79,13 @@ class _Special:
 
 
 class OnnxRuntime:
-    """One session over the file called `graph`; `beside` is where files are laid out by name.
+    """The file called `graph`; `beside` is where files are laid out by name.
 
-    `best_of` names an output of which `classes` and `confidence` are given too.
+    `best_of` names an output of which `classes` and `confidence` are given too. A session with one
+    thread takes as many runs at once as there are lanes; a second one has all threads for one run.
     """
 
     example: Arrays | None = None
-    lanes = 1
 
     def __init__(
         self,
@@ -91,6 +96,8 @@ class OnnxRuntime:
         best_of: str = "",
     ) -> None:
         self.inline = False
+        self.lanes = 1
+        self.wide: Run | None = None
         self._files = files
         self._graph = graph
         self._placement = placement
@@ -99,6 +106,7 @@ class OnnxRuntime:
         self._named: NamedFiles | None = None
         self._special = _Special()
         self._session: Any = None
+        self._wide: Any = None
 
     async def load(self) -> Signature:
         """Read the graph; raises `LoadFailed`."""
@@ -106,7 +114,12 @@ class OnnxRuntime:
 
     def run(self, inputs: Arrays, outputs: Sequence[str]) -> Arrays:
         """The named outputs of one batch; blocks."""
-        session = self._session
+        return self._run(self._session, inputs, outputs)
+
+    def _run_wide(self, inputs: Arrays, outputs: Sequence[str]) -> Arrays:
+        return self._run(self._wide, inputs, outputs)
+
+    def _run(self, session: Any, inputs: Arrays, outputs: Sequence[str]) -> Arrays:
         if session is None:
             raise RunFailed("the model isn't loaded")
         special = self._special
@@ -125,7 +138,7 @@ class OnnxRuntime:
 
     async def close(self) -> None:
         """Drop the session; idempotent."""
-        self._session = None
+        self._session = self._wide = None
         if self._named is not None:
             self._named.close()
 
@@ -141,12 +154,18 @@ class OnnxRuntime:
         if len(self._files) > 1:  # weights beside the graph are found by their names
             self._named = NamedFiles(self._files, self._beside)
             path = self._named.paths[self._graph]
+        graph = with_best(path.read_bytes(), self._best_of) if self._best_of else str(path)
+        threads = max(1, self._placement.threads)
+        parts = self._placement.parts and names[0] == CPU and threads > 1
+
+        def opened(threads: int) -> Any:
+            options = self._options(onnxruntime, threads)
+            return onnxruntime.InferenceSession(graph, options, providers=names)
+
         try:
-            session = onnxruntime.InferenceSession(
-                with_best(path.read_bytes(), self._best_of) if self._best_of else str(path),
-                self._options(onnxruntime),
-                providers=names,
-            )
+            session = opened(1 if parts else threads)
+            if parts:
+                self._wide = opened(threads)
         except Exception as error:
             told = reason(error).replace(str(path), self._graph)
             raise LoadFailed(f"onnxruntime can't load the graph: {told}") from error
@@ -155,12 +174,14 @@ class OnnxRuntime:
             raise LoadFailed(f"{names[0]} didn't start on this machine; onnxruntime has: {used}")
         self.inline = names[0] == CPU
         self._session = session
-        log.info("the graph is loaded", providers=used, threads=self._placement.threads)
+        if parts:
+            self.lanes, self.wide = threads, self._run_wide
+        log.info("the graph is loaded", providers=used, threads=threads, lanes=self.lanes)
         return self._signature(session, alone=scales_by_batch(path))
 
-    def _options(self, onnxruntime: Any) -> Any:
+    def _options(self, onnxruntime: Any, threads: int) -> Any:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = max(1, self._placement.threads)
+        options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.enable_cpu_mem_arena = True

@@ -43,6 +43,7 @@ class PythonRuntime:
     """One object of the class; `beside` is where its files are laid out by name."""
 
     lanes = 1
+    wide = None
     inline = False
 
     def __init__(self, files: Mapping[str, Path], code: Code, beside: Path) -> None:

@@ -72,7 +72,7 @@ class Batcher:
     @property
     def running(self) -> int:
         """How many batches are being computed."""
-        return self._bounds.lanes - self._schedule.free
+        return self._schedule.running
 
     @property
     def refusals(self) -> Mapping[str, int]:
@@ -109,6 +109,7 @@ class Batcher:
             context.tenant,
             elements,
             context.aim,
+            context.weight,
         )
         self._schedule.admit(item, now)
         if not self._kicked and self._schedule.free:
@@ -167,6 +168,7 @@ class Batcher:
             if expected is None or expected > INLINE_S:
                 self._start(batch, now)
                 continue
+            batch.wide = False
             self._run(batch)
             schedule.learn(batch)
             self._finish(batch)
@@ -186,7 +188,7 @@ class Batcher:
         batch.started = self._clock()
         began = self._busy()
         try:
-            batch.outcome = self._execution(batch.items)
+            batch.outcome = self._execution(batch.items, wide=batch.wide)
         except Exception:  # noqa: BLE001 - a defect, or no memory left: every request must be told
             log.error("a batch broke off", rows=batch.rows, exc_info=True)
             told = "the run was broken off; the server's log says why"
@@ -211,6 +213,7 @@ class Batcher:
         if outcome.runs == 1:
             self._pace.learn(batch.elements, batch.busy_s)
         row_ns = batch.ran_s * 1e9 / batch.rows
+        reason = batch.reason
         for item, result in zip(batch.items, outcome.results, strict=True):
             answer = item.answer
             if answer.done():
@@ -220,7 +223,7 @@ class Batcher:
             elif result is not None:
                 queue_ns = int((batch.started - item.asked) * 1e9)
                 device_ns = int(row_ns * item.rows)
-                usage = Usage(queue_ns=queue_ns, device_ns=device_ns, rows=item.rows)
+                usage = Usage(queue_ns=queue_ns, device_ns=device_ns, rows=item.rows, reason=reason)
                 answer.set_result(Ran(result, usage))
         self._observe(batch)
 

@@ -29,6 +29,7 @@ class Outcome:
     results: list[Arrays | TiffinError | None] = field(default_factory=list)
     runs: int = 0
     rows: int = 0
+    wide: bool = False
 
 
 class Execution:
@@ -39,9 +40,9 @@ class Execution:
         self._batched = batched
         self._max_rows = max_rows
 
-    def __call__(self, items: Sequence[Item]) -> Outcome:
-        """Run a batch; every error is in the outcome."""
-        outcome = Outcome()
+    def __call__(self, items: Sequence[Item], *, wide: bool = False) -> Outcome:
+        """Run a batch, `wide` with all lanes' processors; every error is in the outcome."""
+        outcome = Outcome(wide=wide)
         self._batch(items, outcome)
         return outcome
 
@@ -97,7 +98,8 @@ class Execution:
         outcome.runs += 1
         outcome.rows += rows
         try:
-            outputs = self._runtime.run(inputs, names)
+            run = self._runtime.wide if outcome.wide else None
+            outputs = (run or self._runtime.run)(inputs, names)
         except (InvalidRequest, RunFailed):
             raise
         except MemoryError:

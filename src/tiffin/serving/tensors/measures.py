@@ -1,5 +1,6 @@
 """What a replica of tensors counts: under Triton's names, for its dashboards, and our own."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from tiffin.errors import (
@@ -10,7 +11,7 @@ from tiffin.errors import (
     Unavailable,
 )
 from tiffin.serving.tensors.replica import TensorReplica
-from tiffin.serving.tensors.schedule import Batch
+from tiffin.serving.tensors.schedule import DISPATCHES, REASONS, Batch
 from tiffin.telemetry.metrics import Meter
 
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -70,13 +71,12 @@ class TensorMeasures:
         ).labels(only)
         self._dispatched = meter.counter(
             "tiffin_batches_total",
-            "Batches by why they went: idle (a lane was free), gathered, full, pressed (deadlines)",
+            "Batches by why they went: " + _listed(DISPATCHES),
             _WITH_REASON,
         )
         self._refused = meter.counter(
             "tiffin_batch_refusals_total",
-            "Refused by why: full (the queue), late (for what is ahead), long (by itself),"
-            " overtaken, expired",
+            "Refused by why: " + _listed(REASONS),
             _WITH_REASON,
         )
         self._refused_before: dict[str, int] = {}
@@ -124,6 +124,10 @@ class TensorMeasures:
             if more:
                 self._refused.add((*self._only, reason), more)
                 self._refused_before[reason] = count
+
+
+def _listed(reasons: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({why})" for name, why in reasons.items())
 
 
 def _reason(error: TiffinError) -> str:

@@ -75,7 +75,12 @@ class TensorReplica:
         return self._batcher.refusals if self._batcher else {}
 
     async def load(
-        self, *, max_batch: int = 32, queue: int = 1024, decision: Decision | None = None
+        self,
+        *,
+        max_batch: int = 32,
+        queue: int = 1024,
+        queue_timeout_s: float = 0.0,
+        decision: Decision | None = None,
     ) -> None:
         """Load the model, and see whether its rows may run together; raises `LoadFailed`.
 
@@ -92,9 +97,18 @@ class TensorReplica:
             self._extra = frozenset(spec.name for spec in self._deciding.specs)
             signature = msgspec.structs.replace(signature, extra_outputs=self._deciding.specs)
         self.signature = signature
+        runtime = self.runtime
+        bounds = Bounds(
+            lanes=runtime.lanes,
+            max_batch=max_batch if batched else 1,
+            queue=queue,
+            inline=runtime.inline,
+            wide=runtime.wide is not None,
+            queue_s=queue_timeout_s,
+        )
         self._batcher = Batcher(
-            Execution(self.runtime, batched=batched, max_rows=max_batch),
-            Bounds(self.runtime.lanes, max_batch if batched else 1, queue, self.runtime.inline),
+            Execution(runtime, batched=batched, max_rows=max_batch),
+            bounds,
             self.clock,
             self._ran,
         )

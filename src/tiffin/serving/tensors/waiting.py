@@ -2,9 +2,9 @@
 
 A batch is made of one group only: requests whose arrays agree in everything but their rows. The
 group of the most urgent request gives the next batch. Interactive goes before batch work, which
-keeps a small share whatever comes. Within either, tenants share evenly by the elements that they
-bring: each request is tagged with where its tenant's use would stand if all had been served at
-once, and the lowest tag is next. So who brings little never waits behind another's flood, one
+keeps a small share whatever comes. Within either, tenants share what is computed by their weights:
+each request is tagged with where its tenant's use would stand if all had been served at once, and
+the lowest tag is next. So who brings little never waits behind another's flood, one
 tenant's own requests keep their order, and a batch may still hold the requests of many.
 """
 
@@ -49,6 +49,7 @@ class Item:
     tenant: str = ""
     elements: int = 1
     aim: float = math.inf
+    weight: float = 1.0
     waits: bool = False
     left: bool = False
     tag: float = 0.0
@@ -96,10 +97,11 @@ class _Group:
 
 @dataclass(slots=True)
 class _Use:
-    """Where a tenant's use ends, and how many of the elements up to there still wait."""
+    """Where a tenant's use ends, how many of the elements up to there still wait, its weight."""
 
     end: float = 0.0
     elements: int = 0
+    weight: float = 1.0
 
 
 class _Line:
@@ -117,7 +119,8 @@ class _Line:
             self._forget()
             use = self._uses[item.tenant] = _Use()
         item.tag = max(use.end, self._reached)
-        use.end = item.tag + item.elements
+        use.weight = item.weight
+        use.end = item.tag + item.elements / item.weight
         use.elements += item.elements
         self.elements += item.elements
         group = self.groups.get(item.group)
@@ -186,14 +189,16 @@ class _Line:
     def share_ahead(self, item: Item) -> float:
         """How much of what waits goes before a newcomer, 0 to 1, also where others come yet.
 
-        While it waits, no other tenant gets more than what its own has waiting, itself with it.
+        While it waits, no other tenant gets more, by its weight, than what its own has waiting,
+        itself with it, by its own.
         """
-        if len(self._uses) < 2 or not self.elements:
-            return 1.0
         own = self._uses.get(item.tenant)
+        if len(self._uses) == (own is not None) or not self.elements:
+            return 1.0
         waits = own.elements if own else 0
-        tenants = self._waiting_tenants() + (not waits)
-        return min(1.0, tenants * (waits + item.elements) / self.elements)
+        weights = sum(use.weight for use in self._uses.values() if use.elements)
+        weights += item.weight * (not waits)
+        return min(1.0, weights / item.weight * (waits + item.elements) / self.elements)
 
     def _forget(self) -> None:
         """Let go of tenants whose use says nothing any more, before they are too many."""

@@ -17,7 +17,7 @@ from tiffin.errors import DeadlineExceeded, Draining, Overloaded, RunFailed, Tif
 from tiffin.serving.replica import Context
 from tiffin.serving.tensors.batcher import Batcher
 from tiffin.serving.tensors.execute import Execution
-from tiffin.serving.tensors.schedule import Batch, Bounds
+from tiffin.serving.tensors.schedule import FULL_MOST_S, SLACK, Batch, Bounds
 from tiffin.serving.tensors.waiting import Ran
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.tensors import POISON, DoublingTensors
@@ -224,7 +224,8 @@ async def test_who_would_be_late_is_refused_at_once_and_an_aim_counts_like_a_dea
         for context in ({"deadline": now + 1.5}, {"deadline": now + 9, "aim": now + 1.5}):
             with pytest.raises(Overloaded) as refusal:
                 await bench.ask(row(1), **context)
-            assert refusal.value.retry_after == pytest.approx(0.5)
+            assert refusal.value.retry_after == pytest.approx(0.5 + (SLACK - 1.0))
+            assert 0 < refusal.value.full_s <= FULL_MOST_S
         assert bench.batcher.refusals["late"] == 2
         patient = bench.ask(row(2), deadline=now + 9)
         await eventually(lambda: bench.batcher.waiting == 1)
