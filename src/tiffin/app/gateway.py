@@ -27,9 +27,10 @@ from tiffin.app.boot import Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
 from tiffin.app.edges import public_edge
 from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
+from tiffin.app.outlook import StatusOutlook
 from tiffin.app.polled_file import PolledFile
 from tiffin.config.secrets import read_secret
-from tiffin.control.fleet.status import State, Status
+from tiffin.control.publish import replace_file
 from tiffin.dialects.openai.responses import ResponsesDialect
 from tiffin.errors import Unavailable
 from tiffin.gateway.account import Accounts
@@ -47,7 +48,8 @@ from tiffin.ports.outbox import Outbox
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
 from tiffin.telemetry.metrics import Meter
-from tiffin.types.paths import DataFolder, replica_of, sockets
+from tiffin.types.demand import Demands
+from tiffin.types.paths import DataFolder, sockets
 from tiffin.types.snapshot import Snapshot, Target
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
 SNAPSHOT_EVERY_S = 0.25
 METRICS_EVERY_S = 0.5
+DEMAND_EVERY_S = 0.5
 HEARTBEAT_EVERY_S = 0.5
 
 
@@ -75,7 +78,13 @@ class Gateway:
         self.guards = Guards()
         self.conversations = MemoryConversations(self.clock)
         self.outbox = LoopOutbox(asyncio.get_running_loop())
-        self.pool = Pool(partial(connect, outbox=self.outbox), self._why_down)
+        self.pool = Pool(
+            partial(connect, outbox=self.outbox),
+            StatusOutlook(self.data.run / "status.json"),
+            self.meter,
+            self._tell_demand,
+        )
+        self._demands: Demands = {}
         self.control = Http1Backend(
             Endpoint(authority=b"control", path=str(sockets(self.data.run) / "control.sock"))
         )
@@ -110,6 +119,7 @@ class Gateway:
         chores = [
             asyncio.create_task(self._every(SNAPSHOT_EVERY_S, self._follow_snapshot)),
             asyncio.create_task(self._every(METRICS_EVERY_S, self._measure)),
+            asyncio.create_task(self._every(DEMAND_EVERY_S, self._tell_demand)),
             asyncio.create_task(self._beat()),
             asyncio.create_task(self.pool.probe_for_ever()),
             asyncio.create_task(self._drain()),
@@ -181,20 +191,22 @@ class Gateway:
             self.pool.adopt(fresh)
             self.pinned = fresh
 
-    def _why_down(self, target: Target) -> str:
-        """Why the supervisor says that a target's replica ended; empty while it runs or starts."""
+    def _tell_demand(self) -> None:
+        """Write what is asked of models that are loaded on demand, where that changed."""
+        demands = self.pool.demands()
+        if demands == self._demands:
+            return
+        path = self.data.run / f"{self.boot.name}.demand.json"
         try:
-            told = (self.data.run / "status.json").read_bytes()
-            processes = msgspec.json.decode(told, type=Status).processes
-        except (OSError, msgspec.MsgspecError):
-            return ""
-        names = [replica_of(socket) for socket in target.sockets]
-        ended = (State.FAILED, State.WAITING)
-        return next((p.reason for p in processes if p.name in names and p.state in ended), "")
+            replace_file(path, msgspec.json.encode(demands), lasting=False)
+        except OSError:
+            return  # the disk is full: it is tried again soon
+        self._demands = demands
 
     def _measure(self) -> None:
         self.journal.retry()
         self.in_flight.set(self.admission.in_flight)
+        self.pool.measure()
         self.meter.write(self.data.metrics / f"gateway.{self.boot.epoch}.json")
 
     async def _every(self, seconds: float, chore: Callable[[], None]) -> None:
@@ -246,10 +258,10 @@ def calls_of(edge: Edge, boot: Boot) -> "GrpcEdge | None":
     return GrpcEdge(edge.handler, boot.server, edge.room)
 
 
-def connect(target: Target, outbox: Outbox) -> Http1Backend:
-    """The backend of a target: a replica's socket, or an upstream over TCP with its key."""
-    if target.kind != "remote":
-        endpoint = Endpoint(authority=b"replica", path=target.sockets[0])
+def connect(target: Target, at: str, outbox: Outbox) -> Http1Backend:
+    """The backend of a target at a replica's socket, or an upstream over TCP with its key."""
+    if at:
+        endpoint = Endpoint(authority=b"replica", path=at)
         return Http1Backend(endpoint, outbox=outbox)
     url = urlsplit(target.url)
     secure = url.scheme == "https"

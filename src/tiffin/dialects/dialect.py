@@ -69,7 +69,8 @@ class Asked(Protocol):
 
     `streaming` is whether the client gets events. `cached_as` tells apart answers to the same
     canonical request that look different; empty: this kind is never cached. `timeout_s` is how
-    long the client gives it by a field of the dialect, 0 where it doesn't say.
+    long the client gives it by a field of the dialect, 0 where it doesn't say. `leaves_prefix` says
+    that a replica answers sooner what begins as something that it answered before.
     """
 
     operation: str
@@ -77,6 +78,7 @@ class Asked(Protocol):
     streaming: bool
     cached_as: str
     timeout_s: float
+    leaves_prefix: bool
 
     def check(self, plan: Plan) -> None:
         """Everything that single fields don't say; raises `InvalidRequest`."""

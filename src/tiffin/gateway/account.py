@@ -141,7 +141,7 @@ class Account:
         if not self.first_at:
             self.first_at = self._accounts.clock.monotonic()
 
-    def tried(self, target: str, started: float, status: int, error: str) -> None:
+    def tried(self, target: str, started: float, status: int, error: str, placed: str = "") -> None:
         """One attempt ended; `error` is a slug, empty where it went well."""
         clock = self._accounts.clock
         now_ns, lasted_ns = clock.now_ns(), int((clock.monotonic() - started) * 1e9)
@@ -153,6 +153,7 @@ class Account:
                 ended_ns=now_ns,
                 status=status,
                 error=error,
+                placed=placed,
             )
         )
         self._accounts.attempts.add((target, error or "ok"))

@@ -12,11 +12,15 @@ import msgspec
 
 from tiffin.dialects.dialect import Asked, Reading, Told, Whole
 from tiffin.dialects.openai.errors import error_from_reply
-from tiffin.errors import RunFailed, TiffinError, UpstreamFailed
+from tiffin.errors import Rejected, RunFailed, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
 from tiffin.gateway.due import Due
 from tiffin.gateway.guard.policy import Guards
-from tiffin.gateway.pool import Pool, Visit
+from tiffin.gateway.placement.choice import Reason, Wish
+from tiffin.gateway.placement.place import Place
+from tiffin.gateway.placement.prefixes import Chain, chain_of
+from tiffin.gateway.pool import Pool
+from tiffin.gateway.station import Visit
 from tiffin.ports.backend import Call, Reply
 from tiffin.ports.clock import Clock
 from tiffin.types.snapshot import Plan, Target
@@ -41,6 +45,8 @@ class Run:
     tenant: str
     trace_id: str
     due: Due
+    weight: float = 1.0
+    batch: bool = False
 
 
 @dataclass(slots=True)
@@ -66,7 +72,9 @@ class Attempts:
         "_run",
         "_started",
         "_target",
+        "_tried",
         "_visit",
+        "_warm",
     )
 
     def __init__(
@@ -80,18 +88,27 @@ class Attempts:
         self._visit: Visit | None = None
         self._target: Target | None = None
         self._started = 0.0
+        self._tried: tuple[Place, ...] = ()
+        self._warm = False
 
     async def __aenter__(self) -> Answer:
-        targets = self._run.plan.targets[: self._run.plan.attempts]
+        plan = self._run.plan
         failures: list[str] = []
-        for target in targets:
+        at = 0
+        while at < len(plan.targets):
+            target = plan.targets[at]
             try:
                 return await self._try(target)
             except TiffinError as error:
                 await self._leave(error)
                 failures.append(f"{target.model}: {error.message}")
-                last = len(failures) == len(targets)
-                if not _is_the_targets(error) or (last and len(failures) == 1):
+                if not _is_the_targets(error):
+                    raise
+                if not self._elsewhere(target, error):
+                    self._tried = ()
+                    at += 1
+                last = len(failures) >= plan.attempts or at == len(plan.targets)
+                if last and len(failures) == 1:
                     raise
                 if last:
                     raise _of_all(error, failures) from error
@@ -115,11 +132,19 @@ class Attempts:
         self._target = target
         self._started = self._clock.monotonic()
         station = self._pool.station(target)
+        if target.on_demand and not station.ready():
+            run.due = await self._pool.awake(target, run.due)
+            station = self._pool.station(target)
+        if station.target is not target:
+            account.revision = station.target.revision
         path, content, body = asked.forward(target)
         call = Call(path, body, self._headers(target), run.due.deadline, b"POST", content)
-        visit = station.visit(call)
-        reply = await visit.__aenter__()
+        if station.only is None:
+            visit = station.visit(call, self._wish(target), self._tried)
+        else:
+            visit = station.visit(call)
         self._visit = visit
+        reply = await visit.__aenter__()
         if reply.status >= 300:
             raise error_from_reply(
                 reply.status,
@@ -141,6 +166,25 @@ class Attempts:
         account.usage = whole.usage
         self._guard_out(whole.body)
         return whole
+
+    def _wish(self, target: Target) -> Wish:
+        """What makes one place better than another; its last attempt isn't for trying one out."""
+        run = self._run
+        may_try = len(self._account.attempts) + 1 < run.plan.attempts
+        chain: Chain = ()
+        if run.asked.leaves_prefix:
+            chain = chain_of(run.asked.canonical())
+        return Wish(run.tenant, chain, may_try)
+
+    def _elsewhere(self, target: Target, error: TiffinError) -> bool:
+        """Whether the same target may do better at another try, at another of its places."""
+        if not self._tried or (isinstance(error, Rejected) and not self._warm):
+            return False  # a refusal of the place that had least to do is one of all
+        try:
+            station = self._pool.station(target)
+        except TiffinError:
+            return False
+        return bool(station.others(self._tried)) if station.ready() else target.on_demand
 
     async def _until_content(self, target: Target, reply: Reply) -> Begun:
         reading = self._run.asked.reading(target)
@@ -181,7 +225,7 @@ class Attempts:
             run.tenant.encode(),
             account.id.encode(),
             len(account.attempts) + 1,
-        ) + b"%bx-tiffin-priority: interactive\r\n" % _times(run.due, now)
+        ) + _times(run.due, now) + _share(run)
 
     async def _leave(self, error: BaseException | None) -> None:
         target, self._target = self._target, None
@@ -191,9 +235,13 @@ class Attempts:
         slug = ""
         if error is not None:
             slug = error.slug if isinstance(error, TiffinError) else "cancelled"
-        self._account.tried(target.model, self._started, 0 if error else 200, slug)
+        placed = visit.reason if visit is not None else ""
+        self._account.tried(target.model, self._started, 0 if error else 200, slug, placed)
         if visit is not None:
             await visit.__aexit__(None, error, None)
+            if error is not None and visit.place is not None:
+                self._tried = (*self._tried, visit.place)
+                self._warm = visit.reason == Reason.PREFIX.value
 
 
 def _times(due: Due, now: float) -> bytes:
@@ -206,6 +254,12 @@ def _times(due: Due, now: float) -> bytes:
     return lines
 
 
+def _share(run: Run) -> bytes:
+    """How urgent a request is, and its tenant's weight where that isn't 1."""
+    line = b"x-tiffin-priority: batch\r\n" if run.batch else b"x-tiffin-priority: interactive\r\n"
+    return line if run.weight == 1 else b"%bx-tiffin-weight: %g\r\n" % (line, run.weight)
+
+
 def _is_the_targets(error: TiffinError) -> bool:
     """Whether it is the target that failed, so that another may do better."""
     return error.retryable or isinstance(error, RunFailed)
@@ -213,5 +267,5 @@ def _is_the_targets(error: TiffinError) -> bool:
 
 def _of_all(error: TiffinError, failures: list[str]) -> TiffinError:
     """The last target's error, telling of those before it too."""
-    message = "every target failed: " + "; ".join(failures)
+    message = "every try failed: " + "; ".join(failures)
     return type(error)(message, retry_after=error.retry_after, param=error.param)

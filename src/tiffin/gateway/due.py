@@ -16,12 +16,21 @@ AIMED: Final = 0.9
 class Due(NamedTuple):
     """Moments on the loop's clock: the `deadline`, after which there is no answer any more.
 
-    What can't be whole by `aim`, or begun by `first`, is better refused before it queues.
+    What can't be whole by `aim`, or begun by `first`, is better refused before it queues. `named`
+    is whether the client itself gave the time, else objectives and settings did.
     """
 
     deadline: float
     aim: float = math.inf
     first: float = math.inf
+    named: bool = False
+
+    def after(self, waited_s: float) -> "Due":
+        """The time that is left after a wait that isn't the request's own, as for a model to load:
+        the same for a client that named its time, later by the wait for others."""
+        if self.named:
+            return self
+        return Due(self.deadline + waited_s, self.aim + waited_s, self.first + waited_s)
 
 
 def due(said: bytes | None, asked_s: float, plan: Plan, opened: float) -> Due:
@@ -32,7 +41,7 @@ def due(said: bytes | None, asked_s: float, plan: Plan, opened: float) -> Due:
     limit_s = plan.timeout_s
     given_s = asked_s if said is None else _timeout_s(said)
     if given_s:
-        return Due(opened + min(limit_s, given_s))
+        return Due(opened + min(limit_s, given_s), named=True)
     aim = first = math.inf
     if plan.p95_ms:
         aim = opened + AIMED * plan.p95_ms / 1000

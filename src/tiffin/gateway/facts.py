@@ -11,6 +11,7 @@ from tiffin.dialects.oip.metadata import Tensors, read_tensors
 from tiffin.dialects.oip.paths import path_of
 from tiffin.dialects.openai.errors import error_from_reply
 from tiffin.errors import Loading, NoHealthyReplica, TiffinError
+from tiffin.gateway.due import Due
 from tiffin.gateway.pool import Pool
 from tiffin.ports.backend import Call
 from tiffin.ports.clock import Clock
@@ -82,7 +83,10 @@ class Facts:
         raise reason
 
     def state(self, plan: Plan) -> State:
-        """The best state of a plan's targets, from what is known now; no remote is asked."""
+        """The best state of a plan's targets, from what is known now; no remote is asked.
+
+        A model that is loaded on demand takes requests, so it is ready while it sleeps too.
+        """
         best = State("UNAVAILABLE")
         for target in plan.targets:
             try:
@@ -144,7 +148,10 @@ class Facts:
             deadline=self._clock.monotonic() + ASK_TIMEOUT_S,
             method=b"GET",
         )
-        async with self._pool.station(target).visit(call) as reply:
+        station = self._pool.station(target)
+        if not station.ready():
+            await self._pool.awake(target, Due(call.deadline, named=True))
+        async with station.visit(call) as reply:
             body = await reply.read_all(MAX_METADATA_BYTES)
             if reply.status >= 300:
                 trusted = target.kind != "remote"

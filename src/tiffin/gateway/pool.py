@@ -1,234 +1,295 @@
-"""The targets that can be called: one station each, with its room, its health and its backend."""
+"""The targets that can be called, the places that they share, and who waits for them."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
+import time
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from tiffin.errors import DeadlineExceeded, Loading, NoHealthyReplica, Overloaded, TiffinError
-from tiffin.ports.backend import Backend, Call, Reply
+from tiffin.errors import Loading, NoHealthyReplica, TiffinError
+from tiffin.gateway.due import Due
+from tiffin.gateway.placement.measures import Measures
+from tiffin.gateway.placement.place import ClosableBackend, Place
+from tiffin.gateway.station import FAILED_RETRY_S, Station
+from tiffin.gateway.vigil import Foresight, Vigil
+from tiffin.ports.backend import Call
+from tiffin.telemetry.metrics import Meter
+from tiffin.types.demand import Demand, Demands
 from tiffin.types.snapshot import Snapshot, Target
 
 READY_PATH = b"/v2/health/ready"
 PROBE_EVERY_S = 0.2
+PROBE_AWAITED_EVERY_S = 0.05
 PROBE_READY_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
-FAILED_RETRY_S = 30.0
 
 
-class ClosableBackend(Backend, Protocol):
-    """A backend that a station owns."""
+class Outlook(Protocol):
+    """What is known here of the processes behind targets, by those who keep them."""
 
-    def close(self) -> None:
-        """Close every connection; what runs fails."""
+    def explain(self, target: Target) -> str:
+        """Why none of its replicas runs; empty while one may. It is asked where none is ready."""
+        ...
+
+    def foresee(self, target: Target) -> Foresight:
+        """What to expect of loading it."""
+        ...
+
+    def is_ready(self, socket: str) -> bool:
+        """Whether the replica there was ready when somebody last looked."""
         ...
 
 
-class Station:
-    """One target: a bounded number of calls at once, a bounded queue before them."""
+class NoOutlook:
+    """Nothing is known."""
 
-    def __init__(self, target: Target, backend: ClosableBackend) -> None:
-        self.target = target
-        self.backend = backend
-        self.ready = target.kind == "remote"
-        self.loaded = False
-        self.probe_at = 0.0
-        self.running = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+    def explain(self, target: Target) -> str:
+        """Nothing."""
+        return ""
 
-    def check(self, explain: Callable[[Target], str]) -> None:
-        """Raise what keeps this target from answering, if anything does."""
-        if self.ready:
-            return
-        name, again = self.target.model, 2.0 if self.loaded else FAILED_RETRY_S
-        if reason := explain(self.target):
-            raise NoHealthyReplica(f"the model '{name}' doesn't run: {reason}", retry_after=again)
-        if self.loaded:
-            raise NoHealthyReplica(
-                f"the replica of '{name}' is down and being replaced", retry_after=2.0
-            )
-        raise Loading(f"the model '{name}' is being loaded", retry_after=2.0)
+    def foresee(self, target: Target) -> Foresight:
+        """Nothing."""
+        return Foresight()
 
-    def visit(self, call: Call) -> "Visit":
-        """A place taken and the call sent, as a context; leaving it stops the call."""
-        return Visit(self, call)
-
-    def took(self) -> bool:
-        """Take a place if one is free and nobody waits for it."""
-        if self.running < self.target.max_concurrency and not self._waiting:
-            self.running += 1
-            return True
+    def is_ready(self, socket: str) -> bool:
+        """It will say so itself."""
         return False
-
-    async def wait(self, deadline: float) -> None:
-        """Wait in order for a place; raises `Overloaded` where too many do already."""
-        if len(self._waiting) >= self.target.queue:
-            raise Overloaded(
-                f"'{self.target.model}' has {self.running} calls running and"
-                f" {len(self._waiting)} waiting, its limits",
-                retry_after=1.0,
-            )
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            async with asyncio.timeout_at(deadline):
-                await waiter
-        except TimeoutError as error:
-            self._forget(waiter)
-            raise DeadlineExceeded("the deadline passed in the queue") from error
-        except asyncio.CancelledError:
-            self._forget(waiter)
-            raise
-
-    def give(self) -> None:
-        """Give a place back, to the one that waited longest."""
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)  # the place goes on to it: `running` stays
-                return
-        self.running -= 1
-
-    def _forget(self, waiter: asyncio.Future[None]) -> None:
-        if waiter.done() and not waiter.cancelled():
-            self.give()  # the place had just been handed over
-        elif waiter in self._waiting:
-            self._waiting.remove(waiter)
-
-
-class Visit:
-    """One attempt at one station: a place in its room, then the exchange with its backend."""
-
-    __slots__ = ("_call", "_exchange", "_station")
-
-    def __init__(self, station: Station, call: Call) -> None:
-        self._station = station
-        self._call = call
-        self._exchange: AbstractAsyncContextManager[Reply] | None = None
-
-    async def __aenter__(self) -> Reply:
-        if not self._station.took():
-            await self._station.wait(self._call.deadline)
-        try:
-            exchange = self._station.backend.start(self._call)
-            reply = await exchange.__aenter__()
-        except BaseException:
-            self._station.give()
-            raise
-        self._exchange = exchange
-        return reply
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            self._station.give()
-            await exchange.__aexit__(kind, error, trace)
 
 
 class Pool:
-    """Stations by target; `adopt` follows the snapshot, `probe` follows the replicas' health.
+    """Stations by target, places by socket; `adopt` follows the snapshot, `probe_for_ever` the
+    replicas' health.
 
-    `explain` says why a replica doesn't run, as far as is known; it is asked where one isn't ready.
+    `connect` makes the backend of a target at one of its sockets (empty: it is elsewhere); `tell`
+    is called when requests begin or cease to wait for a model.
     """
 
     def __init__(
         self,
-        connect: Callable[[Target], ClosableBackend],
-        explain: Callable[[Target], str] = lambda target: "",
+        connect: Callable[[Target, str], ClosableBackend],
+        outlook: Outlook | None = None,
+        meter: Meter | None = None,
+        tell: Callable[[], None] = lambda: None,
     ) -> None:
         self._connect = connect
-        self._explain = explain
+        self._outlook = outlook or NoOutlook()
+        self._measures = Measures(meter or Meter("", ""))
+        self._tell = tell
         self._stations: dict[Target, Station] = {}
+        self._of_model: dict[str, Target] = {}
+        self._places: dict[str | Target, Place] = {}
+        self._retired: list[Place] = []
         self._broken: dict[Target, str] = {}
+        self._vigils: dict[str, Vigil] = {}
+        self._used_ns: dict[str, int] = {}
+        self._hurry = asyncio.Event()
 
     def adopt(self, snapshot: Snapshot) -> None:
-        """Make stations for new targets and close those of targets that are gone.
+        """Make stations for new targets and forget those of targets that are gone.
 
-        A station that still runs calls is left to them and closed when a later snapshot comes.
+        Places that a target goes on with, or is about to have, keep what is known of them; one that
+        no target has any more is closed when the last call there has ended.
         """
         wanted = {t for plan in snapshot.plans.values() for t in plan.targets}
-        # Known to be ready before any plan has them, so that the switch is without a gap.
-        wanted |= set(snapshot.coming.values())
         self._broken = {}
+        self._of_model = {target.model: target for target in wanted}
+        known, self._places = self._places, {}
+        before, self._stations = self._stations, {}
         for target in wanted:
-            if target not in self._stations and target.state == "ready-to-run":
-                try:
-                    self._stations[target] = Station(target, self._connect(target))
-                except TiffinError as error:  # a key that can't be read fails this target alone
-                    self._broken[target] = error.message
-        for target, station in list(self._stations.items()):
-            if target not in wanted and not station.running:
-                station.backend.close()
-                del self._stations[target]
+            if target.state != "ready-to-run":
+                continue
+            try:
+                places = list(self._places_of(target, known))
+            except TiffinError as error:  # a key that can't be read fails this target alone
+                self._broken[target] = error.message
+                continue
+            station = before.get(target)
+            self._stations[target] = station or Station(target, places, self._measures)
+        for target in snapshot.coming.values():
+            list(self._places_of(target, known))
+        self._retired += known.values()
+        self._sweep()
+        self._used_ns = {m: at for m, at in self._used_ns.items() if m in self._of_model}
 
     def station(self, target: Target) -> Station:
-        """The station of a target; raises `Loading` or `NoHealthyReplica` where there is none."""
+        """The station of a target, or of what took its place since; one that is loaded on demand
+        may not be ready yet. Raises `Loading` or `NoHealthyReplica` where it can't be called.
+        """
         station = self._stations.get(target)
         if station is None:
-            if target.state == "unloaded":
-                raise NoHealthyReplica(
-                    f"the model '{target.model}' is unloaded ({target.reason})",
-                    retry_after=FAILED_RETRY_S,
-                )
-            if target.state == "failed" or target in self._broken:
-                reason = self._broken.get(target, target.reason)
-                raise NoHealthyReplica(
-                    f"the model '{target.model}' can't run: {reason}", retry_after=FAILED_RETRY_S
-                )
-            reason = f" ({target.reason})" if target.reason else ""
-            raise Loading(f"the model '{target.model}' is being fetched{reason}", retry_after=5.0)
-        station.check(self._explain)
+            now = self._of_model.get(target.model, target)
+            station = self._stations.get(now)
+            if station is None:
+                raise self._missing(now)
+        station.check(self._outlook.explain)
         return station
+
+    async def awake(self, target: Target, due: Due) -> Due:
+        """Hold a request until a model that is loaded on demand is ready, and what `Vigil.hold`
+        raises; the time that the request has then."""
+        now = asyncio.get_running_loop().time()
+        vigil = self._vigils.get(target.model)
+        if vigil is None:
+            vigil = self._vigils[target.model] = Vigil(now, time.time_ns())
+        holding = vigil.held
+        # Told after this turn of the loop, when it is held or has left a wish.
+        if not holding:
+            asyncio.get_running_loop().call_soon(self._tell)
+            self._hurry.set()
+        return await vigil.hold(target, due, self._outlook.foresee(target))
 
     def failure(self, target: Target) -> str:
         """Why a target doesn't run, where the time alone won't mend it; else empty."""
         if target.state == "failed":
             return target.reason
         known = self._broken.get(target, "")
-        return known if known or target.kind == "remote" else self._explain(target)
+        return known if known or target.kind == "remote" else self._outlook.explain(target)
+
+    def demands(self) -> Demands:
+        """What is asked of each model that is loaded on demand."""
+        now_ns, now = time.time_ns(), asyncio.get_running_loop().time()
+        found: Demands = {}
+        for target, station in self._stations.items():
+            if not target.on_demand:
+                continue
+            outstanding = sum(place.outstanding for place in station.places)
+            if station.used or outstanding:
+                station.used = False
+                self._used_ns[target.model] = now_ns
+            vigil = self._vigils.get(target.model)
+            waiting = max(vigil.held, int(vigil.wanted(now))) if vigil is not None else 0
+            used_ns = self._used_ns.get(target.model, 0)
+            if waiting or used_ns:
+                found[target.model] = Demand(
+                    waiting=waiting,
+                    since_ns=vigil.since_ns if vigil is not None and waiting else 0,
+                    outstanding=outstanding,
+                    used_ns=used_ns,
+                )
+        return found
+
+    def measure(self) -> None:
+        """Note how every model of ours stands."""
+        for target, station in self._stations.items():
+            if target.kind != "remote":
+                vigil = self._vigils.get(target.model)
+                places = [(place, place.ready) for place in station.places]
+                self._measures.look(target.model, vigil.held if vigil else 0, places)
 
     async def probe_for_ever(self) -> None:
         """Ask every replica whether it is ready, again and again; a mute one holds up no other."""
-        asking: set[Station] = set()
+        asking: set[Place] = set()
 
-        async def ask(station: Station) -> None:
+        async def ask(place: Place) -> None:
             try:
-                await probe(station)
+                await probe(place)
             finally:
-                asking.discard(station)
+                asking.discard(place)
+                self._look()
 
         async with asyncio.TaskGroup() as group:
             while True:
                 now = asyncio.get_running_loop().time()
-                for station in self._stations.values():
-                    due = now >= station.probe_at or not station.ready
-                    if due and station.target.kind != "remote" and station not in asking:
-                        asking.add(station)
-                        station.probe_at = now + PROBE_READY_EVERY_S
-                        group.create_task(ask(station))
-                await asyncio.sleep(PROBE_EVERY_S)
+                for place in self._places.values():
+                    due = now >= place.probe_at or not place.ready
+                    if due and place.probed and place not in asking:
+                        asking.add(place)
+                        place.probe_at = now + PROBE_READY_EVERY_S
+                        group.create_task(ask(place))
+                self._sweep()
+                self._look()
+                await self._pause()
 
     def close(self) -> None:
-        """Close every station."""
-        for station in self._stations.values():
-            station.backend.close()
+        """Close every place."""
+        for place in [*self._places.values(), *self._retired]:
+            place.backend.close()
+
+    def _places_of(self, target: Target, known: dict[str | Target, Place]) -> Iterator[Place]:
+        """Its places, those that were known taken over."""
+        local = target.kind != "remote"
+        keys: tuple[str | Target, ...] = target.sockets if local else (target,)
+        for key in keys:
+            if key not in self._places:
+                self._places[key] = known.pop(key) if key in known else self._place(target, key)
+            yield self._places[key]
+
+    def _place(self, target: Target, key: str | Target) -> Place:
+        socket = key if isinstance(key, str) else ""
+        ready = not socket or self._outlook.is_ready(socket)
+        return Place(
+            slots=target.slots,
+            backend=self._connect(target, socket),
+            probed=bool(socket),
+            ready=ready,
+            loaded=ready,
+        )
+
+    def _missing(self, target: Target) -> TiffinError:
+        name, reason = target.model, self._broken.get(target, target.reason)
+        if target.state == "unloaded":
+            return NoHealthyReplica(
+                f"the model '{name}' is unloaded ({reason})", retry_after=FAILED_RETRY_S
+            )
+        if target.state == "failed" or target in self._broken:
+            return NoHealthyReplica(
+                f"the model '{name}' can't run: {reason}", retry_after=FAILED_RETRY_S
+            )
+        if target.state == "ready-to-run":
+            return NoHealthyReplica(f"the model '{name}' was taken away", retry_after=1.0)
+        shown = f" ({reason})" if reason else ""
+        return Loading(f"the model '{name}' is being fetched{shown}", retry_after=5.0)
+
+    def _sweep(self) -> None:
+        """Close what nobody uses any more."""
+        for place in [place for place in self._retired if not place.outstanding]:
+            self._retired.remove(place)
+            place.backend.close()
+
+    def _look(self) -> None:
+        """Let go whoever waits for what has come, or can't come any more."""
+        now = asyncio.get_running_loop().time()
+        for model, vigil in list(self._vigils.items()):
+            target = self._of_model.get(model)
+            station = self._stations.get(target) if target is not None else None
+            failure = ""
+            if target is None or station is None:
+                failure = target.reason or target.state if target else "it was taken away"
+            elif not station.ready():
+                foresight = self._outlook.foresee(target)
+                if foresight.failed_ns < vigil.since_ns or not foresight.failure:
+                    if vigil.wanted(now):
+                        continue
+                else:
+                    failure = foresight.failure
+            elif vigil.held:
+                self._measures.started(model, now - vigil.began)
+            del self._vigils[model]
+            vigil.end(failure)
+            self._tell()
+
+    async def _pause(self) -> None:
+        if self._vigils:
+            await asyncio.sleep(PROBE_AWAITED_EVERY_S)
+            return
+        self._hurry.clear()
+        try:
+            async with asyncio.timeout(PROBE_EVERY_S):
+                await self._hurry.wait()
+        except TimeoutError:
+            return
 
 
-async def probe(station: Station) -> None:
+async def probe(place: Place) -> None:
     """One readiness question; anything but a 200 in time means not ready."""
-    deadline = asyncio.get_running_loop().time() + PROBE_TIMEOUT_S
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PROBE_TIMEOUT_S
     call = Call(path=READY_PATH, body=b"", headers=b"", deadline=deadline, method=b"GET")
     try:
-        async with station.backend.start(call) as reply:
+        async with place.backend.start(call) as reply:
             await reply.read_all(65_536)
-            station.ready = reply.status == 200
+            place.ready = reply.status == 200
     except TiffinError:
-        station.ready = False
-    station.loaded = station.loaded or station.ready
+        place.ready = False
+    if place.ready:
+        place.loaded = True
+        place.health.answered(loop.time())

@@ -39,7 +39,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 class Attempt(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="attempt"
 ):
-    """One try at one target. `error` is a slug, empty where it went well."""
+    """One try at one target. `error` is a slug, empty where it went well; `placed` is why it went
+    to that one of several replicas, empty where there was no choice."""
 
     n: int
     target: str
@@ -47,6 +48,7 @@ class Attempt(
     ended_ns: int
     status: int = 0
     error: str = ""
+    placed: str = ""
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="closed"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from types import TracebackType
 from typing import Any
@@ -27,13 +28,23 @@ from tiffin.errors import (
     UpstreamUnavailable,
 )
 from tiffin.gateway.facts import Facts
-from tiffin.gateway.pool import Pool
+from tiffin.gateway.pool import NoOutlook, Pool
 from tiffin.ports.backend import Call, Reply
 from tiffin.telemetry.metrics import Meter
 from tiffin.testing.exchange import FakeExchange
 from tiffin.types.snapshot import Plan, Principal, Snapshot, Target
 
 VERSION = "0123456789ab"
+
+
+class Why(NoOutlook):
+    """Knows a reason why replicas don't run."""
+
+    def __init__(self, why: Callable[[], str]) -> None:
+        self._why = why
+
+    def explain(self, target: Target) -> str:
+        return self._why()
 
 
 class Control:
@@ -89,6 +100,7 @@ def onnx(name: str, state: str = "ready-to-run", reason: str = "") -> Target:
         model=name,
         revision=f"sha256:{VERSION}",
         kind="onnx",
+        sockets=(f"/{name}",),
         serves=("infer",),
         state=state,
         reason=reason,
@@ -102,7 +114,7 @@ class Site:
         self.control = Control()
         self.why = ""
         self.not_ready = ""
-        self.pool = Pool(lambda target: self.control, lambda target: self.why)
+        self.pool = Pool(lambda target, _: self.control, Why(lambda: self.why))
         self.publish(1, onnx("m"))
         self.pages = TensorPages(
             Sources(
@@ -134,7 +146,7 @@ class Site:
         self.pool.adopt(self.snapshot)
         for one in (target, other):
             if one.state == "ready-to-run":
-                self.pool._stations[one].ready = ready
+                self.pool._stations[one].places[0].ready = ready
 
     async def ask(self, method: str, path: str, key: str = "admin", body: Any = b"") -> Any:
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)

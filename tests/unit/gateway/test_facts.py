@@ -1,6 +1,7 @@
 """What models say of themselves is asked once, kept for as long as it holds, and bounded."""
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -11,12 +12,22 @@ from tiffin.dialects.oip.metadata import Tensors
 from tiffin.errors import Loading, NoHealthyReplica, TiffinError, UpstreamFailed
 from tiffin.gateway import facts
 from tiffin.gateway.facts import Facts, State
-from tiffin.gateway.pool import Pool
+from tiffin.gateway.pool import NoOutlook, Pool
 from tiffin.ports.backend import Call, Reply
 from tiffin.testing.clock import FakeClock
 from tiffin.types.snapshot import Plan, Snapshot, Target
 
 METADATA = {"platform": "onnx", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]}
+
+
+class Why(NoOutlook):
+    """Knows a reason why replicas don't run."""
+
+    def __init__(self, why: Callable[[], str]) -> None:
+        self._why = why
+
+    def explain(self, target: Target) -> str:
+        return self._why()
 
 
 class Answering:
@@ -68,7 +79,7 @@ class Desk:
     def __init__(self, *targets: Target) -> None:
         self.server = Answering()
         self.clock = FakeClock()
-        self.pool = Pool(lambda target: self.server, lambda target: self.why)
+        self.pool = Pool(lambda target, _: self.server, Why(lambda: self.why))
         self.why = ""
         self.plan = Plan(name="m", identity="", targets=targets)
         self.pool.adopt(
@@ -83,11 +94,12 @@ class Desk:
         )
         for target in targets:
             if target.state == "ready-to-run":
-                self.pool._stations[target].ready = True
+                self.pool._stations[target].places[0].ready = True
         self.facts = Facts(self.pool, self.clock)
 
 
 def onnx(name: str = "m", **more: Any) -> Target:
+    more.setdefault("sockets", (f"/{name}",))
     return Target(model=name, revision="sha256:1", kind="onnx", serves=("infer",), **more)
 
 
@@ -172,7 +184,7 @@ async def test_a_name_is_as_ready_as_its_best_target() -> None:
 
 async def test_what_time_alone_will_not_mend_is_told_apart() -> None:
     desk = Desk(onnx())
-    desk.pool.station(desk.plan.targets[0]).ready = False
+    desk.pool.station(desk.plan.targets[0]).places[0].ready = False
     with pytest.raises(Loading):
         await desk.facts.check_ready(desk.plan)
     assert desk.facts.failure(desk.plan) == ""

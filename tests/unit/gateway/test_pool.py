@@ -16,8 +16,12 @@ from tiffin.errors import (
     TiffinError,
     UpstreamUnavailable,
 )
-from tiffin.gateway.pool import Pool, Station, probe
+from tiffin.gateway.placement.measures import Measures
+from tiffin.gateway.placement.place import Place
+from tiffin.gateway.pool import NoOutlook, Pool, probe
+from tiffin.gateway.station import Station
 from tiffin.ports.backend import Call, Reply
+from tiffin.telemetry.metrics import Meter
 from tiffin.types.snapshot import Plan, Snapshot, Target
 
 
@@ -75,6 +79,16 @@ class FakeBackend:
         self.closed = True
 
 
+class Told(NoOutlook):
+    """Gives these reasons, one a question."""
+
+    def __init__(self, *reasons: str) -> None:
+        self.reasons = list(reasons)
+
+    def explain(self, target: Target) -> str:
+        return self.reasons.pop(0)
+
+
 def target(**changes: object) -> Target:
     base = {"model": "m", "revision": "r", "kind": "remote", "max_concurrency": 2, "queue": 2}
     return Target(**{**base, **changes})  # type: ignore[arg-type]
@@ -87,13 +101,21 @@ def snapshot(*targets: Target) -> Snapshot:
     )
 
 
+def place(backend: FakeBackend, **changes: object) -> Place:
+    return Place(**{"backend": backend, "ready": True, **changes})  # type: ignore[arg-type]
+
+
+def station_of(wanted: Target, *backends: FakeBackend) -> Station:
+    return Station(wanted, [place(backend) for backend in backends], Measures(Meter("t", "e")))
+
+
 def call(seconds: float = 5.0) -> Call:
     return Call(b"/x", b"", b"", asyncio.get_running_loop().time() + seconds)
 
 
 async def test_places_are_bounded_then_the_queue_then_refused() -> None:
     backend = FakeBackend()
-    station = Station(target(), backend)
+    station = station_of(target(), backend)
     go = asyncio.Event()
 
     async def run() -> None:
@@ -113,7 +135,7 @@ async def test_places_are_bounded_then_the_queue_then_refused() -> None:
 
 
 async def test_a_deadline_ends_the_wait_in_the_queue() -> None:
-    station = Station(target(max_concurrency=1), FakeBackend())
+    station = station_of(target(max_concurrency=1), FakeBackend())
     async with station.visit(call()):
         with pytest.raises(DeadlineExceeded):
             async with station.visit(call(0.01)):
@@ -126,7 +148,7 @@ async def test_a_deadline_ends_the_wait_in_the_queue() -> None:
 def test_every_place_comes_back_whatever_happens(plan: list[tuple[int, bool, bool]]) -> None:
     async def play() -> None:
         backend = FakeBackend()
-        station = Station(target(), backend)
+        station = station_of(target(), backend)
 
         async def run(steps: int, breaks: bool) -> None:
             async with station.visit(call()):
@@ -151,7 +173,7 @@ def test_every_place_comes_back_whatever_happens(plan: list[tuple[int, bool, boo
 
 
 async def test_a_failed_start_gives_its_place_back() -> None:
-    station = Station(target(), FakeBackend(error=UpstreamUnavailable("down")))
+    station = station_of(target(), FakeBackend(error=UpstreamUnavailable("down")))
     for _ in range(5):
         with pytest.raises(UpstreamUnavailable):
             async with station.visit(call()):
@@ -161,26 +183,27 @@ async def test_a_failed_start_gives_its_place_back() -> None:
 
 async def test_a_replica_is_called_only_after_it_said_that_it_is_ready() -> None:
     backend = FakeBackend(status=503)
-    pool = Pool(lambda _: backend)
-    local = target(kind="llamacpp", socket="/s")
+    pool = Pool(lambda *_: backend)
+    local = target(kind="llamacpp", sockets=("/s",))
     pool.adopt(snapshot(local))
     with pytest.raises(Loading):
         pool.station(local)
     station = next(iter(pool._stations.values()))
-    await probe(station)
+    only = station.places[0]
+    await probe(only)
     with pytest.raises(Loading):
         pool.station(local)
     backend.status = 200
-    await probe(station)
+    await probe(only)
     assert pool.station(local) is station
     backend.error = UpstreamUnavailable("gone")
-    await probe(station)
+    await probe(only)
     with pytest.raises(NoHealthyReplica):
         pool.station(local)
 
 
 async def test_a_model_that_is_fetched_or_failed_says_so() -> None:
-    pool = Pool(lambda _: FakeBackend())
+    pool = Pool(lambda *_: FakeBackend())
     fetching = target(kind="llamacpp", state="fetching", reason="34 %")
     failed = target(model="f", kind="llamacpp", state="failed", reason="digest mismatch")
     pool.adopt(snapshot(fetching, failed))
@@ -191,9 +214,9 @@ async def test_a_model_that_is_fetched_or_failed_says_so() -> None:
 
 
 async def test_a_replica_that_cant_start_says_why() -> None:
-    reasons = ["", "the file is cut off"]
-    pool = Pool(lambda _: FakeBackend(), lambda wanted: reasons.pop(0))
-    local = target(kind="llamacpp", socket="/s")
+    told = Told("", "the file is cut off")
+    pool = Pool(lambda *_: FakeBackend(), told)
+    local = target(kind="llamacpp", sockets=("/s",))
     pool.adopt(snapshot(local))
     with pytest.raises(Loading):
         pool.station(local)
@@ -203,7 +226,7 @@ async def test_a_replica_that_cant_start_says_why() -> None:
 
 
 async def test_a_target_whose_key_cant_be_read_fails_alone() -> None:
-    def connect(wanted: Target) -> FakeBackend:
+    def connect(wanted: Target, _: str) -> FakeBackend:
         if wanted.model == "keyless":
             raise ConfigInvalid("the variable K isn't set", where="key_env")
         return FakeBackend()
@@ -219,7 +242,7 @@ async def test_a_target_whose_key_cant_be_read_fails_alone() -> None:
 async def test_stations_of_vanished_targets_are_closed() -> None:
     backends: list[FakeBackend] = []
 
-    def connect(_: Target) -> FakeBackend:
+    def connect(*_: object) -> FakeBackend:
         backends.append(FakeBackend())
         return backends[-1]
 

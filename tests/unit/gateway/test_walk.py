@@ -166,7 +166,7 @@ class Shop:
             Target(model=f"t{n}", revision=f"r{n}", kind="remote") for n in range(len(backends))
         )
         names = {target: backends[n] for n, target in enumerate(targets)}
-        self.pool = Pool(lambda target: names[target])
+        self.pool = Pool(lambda target, _: names[target])
         self.snapshot = Snapshot(
             number=3,
             config_hash="",
@@ -407,14 +407,14 @@ async def test_a_deadline_from_the_client_reaches_the_backend() -> None:
 async def test_a_replica_is_told_the_objectives_of_who_names_no_timeout() -> None:
     shop = Shop(ScriptedBackend(whole()), p95_ms=800.0, ttft_p95_ms=300.0)
     [target] = shop.snapshot.plans["m"].targets
-    local = msgspec.structs.replace(target, kind="llamacpp", socket="/s")
-    shop.pool = Pool(lambda target: shop.backends[0])
+    local = msgspec.structs.replace(target, kind="llamacpp", sockets=("/s",))
+    shop.pool = Pool(lambda target, _: shop.backends[0])
     plan = msgspec.structs.replace(shop.snapshot.plans["m"], targets=(local,))
     shop.snapshot = msgspec.structs.replace(shop.snapshot, plans={"m": plan})
     shop.pool.adopt(shop.snapshot)
     shop.walk._stages.pool = shop.pool
     [station] = shop.pool._stations.values()
-    station.ready = True
+    station.places[0].ready = True
     before = asyncio.get_running_loop().time()
     await shop.ask()
     await shop.ask(headers=[(b"x-request-timeout-ms", b"1500")])

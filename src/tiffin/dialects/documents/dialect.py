@@ -78,6 +78,7 @@ class DocumentAsked:
     operation = "document"
     streaming = False
     timeout_s = 0.0
+    leaves_prefix = False
     cached_as = "document"
 
     def __init__(self, model: str, document: bytes) -> None:

@@ -93,6 +93,8 @@ class InferAsked:
         "timeout_s",
     )
 
+    leaves_prefix = False
+
     def __init__(self, model: str, version: str, body: bytes, length: bytes | None) -> None:
         self._end = end = header_end(body, length)
         if body.count(b"{", 0, end) > MAX_OBJECTS and _objects(body[:end]) > MAX_OBJECTS:

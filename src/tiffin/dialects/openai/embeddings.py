@@ -54,6 +54,7 @@ class EmbeddingAsked:
     operation = "embedding"
     streaming = False
     timeout_s = 0.0
+    leaves_prefix = False
     cached_as = "embedding"
 
     def __init__(self, request: EmbeddingRequest, canonical: bytes) -> None:

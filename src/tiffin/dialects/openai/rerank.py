@@ -64,6 +64,7 @@ class RerankAsked:
     operation = "rerank"
     streaming = False
     timeout_s = 0.0
+    leaves_prefix = False
     cached_as = "rerank"
 
     def __init__(self, request: RerankRequest, canonical: bytes) -> None:

@@ -101,6 +101,7 @@ class ResponsesAsked:
     """One request for a response; satisfies `dialects.dialect.Asked`."""
 
     timeout_s = 0.0
+    leaves_prefix = True
 
     def __init__(
         self,

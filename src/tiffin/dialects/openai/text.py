@@ -53,6 +53,7 @@ class TextAsked:
         "_dialect",
         "_keep_usage",
         "cached_as",
+        "leaves_prefix",
         "model",
         "operation",
         "request",
@@ -70,6 +71,7 @@ class TextAsked:
         self.operation = dialect.kind
         self.streaming = False
         self.cached_as = ""
+        self.leaves_prefix = dialect.kind in GENERATING
         if isinstance(request, ChatRequest | CompletionRequest):
             self.streaming = bool(request.stream)
             options = request.stream_options

@@ -176,6 +176,7 @@ class TranscriptionAsked:
     """One request for a transcript; satisfies `dialects.dialect.Asked`."""
 
     timeout_s = 0.0
+    leaves_prefix = False
 
     def __init__(self, asking: Asking, content_type: bytes, body: bytes) -> None:
         self._asking = asking
