@@ -14,6 +14,7 @@ Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
 SecondsOrNone = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Milliseconds = Annotated[float, Meta(ge=0, le=1000 * YEAR_S)]
+Weight = Annotated[float, Meta(gt=0, le=1000)]
 Text = Annotated[str, Meta(min_length=1)]
 TensorName = Annotated[str, Meta(min_length=1, max_length=512)]
 Digest = Annotated[

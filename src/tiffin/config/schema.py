@@ -17,6 +17,7 @@ from tiffin.config.fields import (
     SecondsOrNone,
     Text,
     WarmReplicas,
+    Weight,
 )
 from tiffin.config.models import Model
 from tiffin.config.objectives import Slo
@@ -63,10 +64,14 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tenants.T]`: who uses this installation, and how much at most, all keys together."""
+    """`[tenants.T]`: who uses this installation, and how much at most, all keys together.
+
+    Where a model has more to do than it can, tenants share it by their weights.
+    """
 
     keys: dict[str, Key] = {}
     limits: Limits = Limits()
+    weight: Weight = 1.0
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -150,7 +150,12 @@ def replace_file(path: Path, content: bytes, *, lasting: bool = True) -> None:
 def _principal(config: Config, tenant: str, name: str) -> Principal:
     key = config.tenants[tenant].keys[name]
     return Principal(
-        tenant=tenant, key=name, admin=key.admin, models=tuple(key.models), limits=key.limits
+        tenant=tenant,
+        key=name,
+        admin=key.admin,
+        models=tuple(key.models),
+        limits=key.limits,
+        weight=config.tenants[tenant].weight,
     )
 
 

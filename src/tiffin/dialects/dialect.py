@@ -70,7 +70,8 @@ class Asked(Protocol):
     `streaming` is whether the client gets events. `cached_as` tells apart answers to the same
     canonical request that look different; empty: this kind is never cached. `timeout_s` is how
     long the client gives it by a field of the dialect, 0 where it doesn't say. `leaves_prefix` says
-    that a replica answers sooner what begins as something that it answered before.
+    that a replica answers sooner what begins as something that it answered before. `batch` says
+    that nobody waits for it: by a field of the dialect.
     """
 
     operation: str
@@ -79,6 +80,7 @@ class Asked(Protocol):
     cached_as: str
     timeout_s: float
     leaves_prefix: bool
+    batch: bool
 
     def check(self, plan: Plan) -> None:
         """Everything that single fields don't say; raises `InvalidRequest`."""

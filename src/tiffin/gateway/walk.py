@@ -20,6 +20,7 @@ from tiffin.gateway.operations import Operation
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery, send_answer, send_error
 from tiffin.gateway.route import route
+from tiffin.gateway.urgency import is_batch
 from tiffin.ports.exchange import Exchange
 from tiffin.types.snapshot import Plan, Snapshot
 
@@ -75,6 +76,8 @@ class Walk:
                     principal.tenant,
                     account.trace_id,
                     deadline(exchange, asked, plan, account),
+                    principal.weight,
+                    is_batch(exchange, asked),
                 )
                 with stages.cache.look_up(run, delivery) as found:
                     if not found:

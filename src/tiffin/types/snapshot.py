@@ -20,13 +20,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a key belongs to. `models` empty means every model; `admin` opens `/admin`."""
+    """Who a key belongs to. `models` empty means every model; `admin` opens `/admin`.
+
+    `weight` is its tenant's part of what tenants share.
+    """
 
     tenant: str
     key: str
     admin: bool = False
     models: tuple[str, ...] = ()
     limits: Limits = Limits()
+    weight: float = 1.0
 
 
 class PlacedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     The rest may change while it runs: one that is `on_demand` need only be loaded while it has
     requests, and is unloaded after `idle_s` without any, never before it has been there for
     `hold_s`. `memory_bytes` is what it's thought to take (`memory_fixed`: whatever is measured),
-    `devices` are what it may compute on.
+    `devices` are what it computes on, a name each; as published they may be `auto`. Of each it
+    takes `device_bytes`, 0 is all. `hindrance` says why it got none although it should.
     """
 
     name: str = ""
@@ -66,6 +71,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     memory_fixed: bool = False
     devices: tuple[str, ...] = ()
+    device_bytes: int = 0
+    hindrance: str = ""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):

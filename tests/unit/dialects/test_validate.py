@@ -114,7 +114,7 @@ def test_what_chat_refuses(fields: dict[str, Any], param: str) -> None:
     ("fields", "param"),
     [
         ({"store": True}, "store"),
-        ({"service_tier": "flex"}, "service_tier"),
+        ({"service_tier": "priority"}, "service_tier"),
         ({"reasoning_effort": "high"}, "reasoning_effort"),
         ({"verbosity": "low"}, "verbosity"),
         ({"modalities": ["text", "audio"]}, "modalities"),

@@ -150,7 +150,7 @@ def _amend_request(request: Schema) -> None:
         ("top_logprobs", 0),
     ):
         fields[name] = {"enum": [neutral, None]}
-    fields["service_tier"] = {"enum": ["auto", "default", None]}
+    fields["service_tier"] = {"enum": ["auto", "default", "flex", None]}
     request["required"] = ["model", "input"]
     streams = {"properties": {"stream": {"const": True}}, "required": ["stream"]}
     offers = {"properties": {"tools": {"type": "array", "minItems": 1}}, "required": ["tools"]}

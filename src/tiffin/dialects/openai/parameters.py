@@ -25,7 +25,7 @@ WITHOUT_EFFECT = {
 # Values that ask for nothing beyond what happens anyway, so every model honours them.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "store": (False,),
-    "service_tier": ("auto", "default"),
+    "service_tier": ("auto", "default", "flex"),
     "modalities": (["text"],),
     "reasoning_effort": ("none",),
     "verbosity": ("medium",),

@@ -76,7 +76,7 @@ def _asked(request: ResponseRequest) -> dict[str, Any]:
         },
         "safety_identifier": request.safety_identifier,
         "prompt_cache_key": request.prompt_cache_key,
-        "service_tier": "default",
+        "service_tier": "flex" if request.service_tier == "flex" else "default",
         "temperature": request.temperature,
         "text": {"format": told, "verbosity": "medium"},
         "tool_choice": request.tool_choice or "auto",
