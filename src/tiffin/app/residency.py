@@ -102,9 +102,9 @@ class Residency:
     def look(self) -> None:
         """See what has changed and do what follows; call it every 0.1 s or so."""
         now = time.monotonic()
+        changed = self._demands.changed()
         for deployment, keeper in self._replicas.running:
             self._watch(deployment, keeper.status)
-        changed = self._demands.changed()
         if changed or self.hurried or now - self._decided >= DECIDE_EVERY_S:
             self._decided = now
             self._do(decide(self.budget_bytes, tuple(self._lodgers()), time.time()))
@@ -209,18 +209,26 @@ class Residency:
     def _watch(self, one: Deployment, status: ProcessStatus) -> None:
         """Note whether a ready replica works, for when it was last used."""
         if status.state is not State.READY:
+            if one.name in self._seen and not self._demands.of.get(one.model, NONE).waiting:
+                self._seen[one.name].waking_ns = 0
             return
         progress = read_progress(self._run / f"{one.name}.progress")
         seen = self._seen.setdefault(one.name, Seen())
         if seen.ready_ns != status.since_ns:
             self._became_ready(one, status, seen, progress.steps)
-        elif progress.steps != seen.steps and seen.waking_ns:
+        answered = not progress.outstanding or progress.steps != seen.steps
+        if answered and seen.waking_ns and self._let_go(one.model, seen.waking_ns):
             seen.first_ms = max(0, (time.time_ns() - seen.waking_ns) // 1_000_000)
             seen.waking_ns = 0
             self._numbers.seconds(one.model, "first_answer", seen.first_ms)
         if progress.outstanding or progress.steps != seen.steps:
             seen.moved_s = time.time()
         seen.steps, seen.outstanding = progress.steps, progress.outstanding
+
+    def _let_go(self, model: str, waking_ns: int) -> bool:
+        """Whether those that woke it wait no more."""
+        demand = self._demands.of.get(model, NONE)
+        return not demand.waiting or demand.since_ns > waking_ns
 
     def _became_ready(self, one: Deployment, status: ProcessStatus, seen: Seen, steps: int) -> None:
         self._last.pop(one.name, None)

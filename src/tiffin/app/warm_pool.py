@@ -107,8 +107,8 @@ class WarmLauncher:
         """See `Launcher.start`."""
         if self.pool is not None and list(command[1:3]) == ["-m", "tiffin.app.replica"]:
             boot = msgspec.json.decode(command[3], type=Boot)
-            # Which devices it may see is settled by its environment, before it is started.
-            if boot.deployment is not None and not boot.deployment.devices:
+            # Which devices a process may see is settled before it is started.
+            if boot.deployment is not None and {"cpu"}.issuperset(boot.deployment.devices):
                 child = self.pool.take(boot, output)
                 if child is not None:
                     return child

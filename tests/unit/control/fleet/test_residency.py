@@ -1,6 +1,7 @@
 """The memory's policy in virtual time: replicas load, answer, drain; requests come and wait."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,8 +42,8 @@ class Machine:
         self.running.setdefault(name, []).append(self.now + self.answer_s)
         self.put(name, used_s=self.now)
 
-    def put(self, name: str, **changed: object) -> None:
-        self.lodgers[name] = replace(self.lodgers[name], **changed)  # type: ignore[arg-type]
+    def put(self, name: str, **changed: Any) -> None:
+        self.lodgers[name] = replace(self.lodgers[name], **changed)
 
     def step(self) -> None:
         self.now += STEP_S
@@ -67,6 +68,9 @@ class Machine:
         for _ in range(round(seconds / STEP_S)):
             self.step()
 
+    def at(self, name: str) -> Presence:
+        return self.lodgers[name].presence
+
     def used(self) -> int:
         return sum(one.need_bytes for one in self.lodgers.values() if one.resident)
 
@@ -89,12 +93,18 @@ class Machine:
         )
 
 
-def lodger(name: str, need: int = 10, **more: object) -> Lodger:
-    settings = {"model": name, "on_demand": True, "hold_s": 2.0, "idle_s": 30.0, **more}
-    return Lodger(name=name, need_bytes=need, **settings)  # type: ignore[arg-type]
+def lodger(name: str, need: int = 10, **more: Any) -> Lodger:
+    chosen: dict[str, Any] = {
+        "model": name,
+        "on_demand": True,
+        "hold_s": 2.0,
+        "idle_s": 30.0,
+        **more,
+    }
+    return Lodger(name=name, need_bytes=need, **chosen)
 
 
-def machine(budget: int, *lodgers: Lodger, **more: float) -> Machine:
+def machine(budget: int, *lodgers: Lodger, **more: Any) -> Machine:
     return Machine(budget, {one.name: one for one in lodgers}, **more)
 
 
@@ -125,12 +135,12 @@ def test_what_nobody_uses_is_unloaded_and_comes_back() -> None:
     one = machine(100, lodger("A", idle_s=5.0))
     one.ask("A")
     one.run(6)
-    assert one.lodgers["A"].presence is Presence.READY
+    assert one.at("A") is Presence.READY
     one.run(2)
-    assert one.lodgers["A"].presence is Presence.ABSENT
+    assert one.at("A") is Presence.ABSENT
     one.ask("A")
     one.run(1.5)
-    assert one.lodgers["A"].presence is Presence.READY
+    assert one.at("A") is Presence.READY
 
 
 def test_the_least_recently_used_goes_and_no_more_than_must() -> None:
@@ -160,7 +170,7 @@ def test_who_waits_for_room_keeps_it_free_of_those_that_came_later() -> None:
     big = lodger("B", 10, waiting=1, waiting_since_s=98.0)
     small = lodger("C", 4, waiting=1, waiting_since_s=99.0)
     decision = decide(10, (held, big, small), 101.0)
-    assert decision.wake == decision.retire == ()
+    assert (decision.wake, decision.retire) == ((), ())
     # Where the bigger one will have room all the same, the smaller one needn't wait.
     assert [w.name for w in decide(14, (held, big, small), 101.0).wake] == ["C"]
 
@@ -187,7 +197,7 @@ def test_always_loaded_ones_come_first_and_what_cant_be_is_refused_with_the_mend
     assert "on-demand" in refused["second"]
 
 
-def old_and_new(**of_new: object) -> tuple[Lodger, Lodger]:
+def old_and_new(**of_new: Any) -> tuple[Lodger, Lodger]:
     old = lodger("old", model="M", on_demand=False, presence=Presence.READY, outstanding=1)
     return old, lodger("new", model="M", on_demand=False, age=1, **of_new)
 
@@ -238,7 +248,7 @@ def test_where_replicas_grew_idle_ones_end() -> None:
 @pytest.mark.parametrize("presence", [Presence.READY, Presence.FAILED])
 def test_nothing_is_done_where_nothing_is_asked(presence: Presence) -> None:
     decision = decide(20, (lodger("A", presence=presence, since_s=90.0), lodger("B")), 100.0)
-    assert decision.wake == decision.retire == decision.refused == ()
+    assert (decision.wake, decision.retire, decision.refused) == ((), (), ())
 
 
 needs = st.integers(1, 10)
