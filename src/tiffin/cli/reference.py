@@ -42,6 +42,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (models.PipelineModel, '[models.NAME] with runtime = "pipeline"', "models.review"),
     (models.PipelineStep, "[[models.NAME.steps]]", "models.review.steps"),
     (models.WhisperModel, '[models.NAME] with runtime = "whisper"', "models.listen"),
+    (models.LaunchedModel, '[models.NAME] with runtime = "launched"', "models.large"),
     (models.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),

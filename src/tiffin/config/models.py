@@ -1,6 +1,6 @@
 """`[models.NAME]`: what a model is and what runs it, a section for each runtime."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,12 +20,16 @@ from tiffin.config.objectives import Slo
 
 
 class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every model has, whatever runs it."""
+    """What every model has, whatever runs it.
+
+    `revisions` are others that are served beside it as `NAME@LABEL`, by label: what differs.
+    """
 
     timeout_s: SecondsOrNone = 0.0
     cache_ttl_s: SecondsOrNone = 0.0
     guard: str = ""
     slo: Slo = Slo()
+    revisions: dict[str, dict[str, Any]] = {}
 
 
 class LocalCommon(ModelCommon, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,14 +7,18 @@ from urllib.parse import urlsplit
 
 from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
+from tiffin.config.launching import broken_devices, broken_launch
 from tiffin.config.models import (
+    LaunchedModel,
     LlamacppModel,
+    LocalCommon,
     ModelCommon,
     OnnxModel,
     PipelineModel,
     RemoteModel,
     WhisperModel,
 )
+from tiffin.config.revisions import section_of
 from tiffin.config.schema import Config, Key, Route, Server
 from tiffin.config.shape import Problem, nearest
 from tiffin.types.snapshot import Limits
@@ -32,7 +36,7 @@ def broken(config: Config) -> Iterator[Problem]:
         for key_name, key in tenant.keys.items():
             yield from _key(config, key, f"tenants.{name}.keys.{key_name}")
     for name, model in config.models.items():
-        yield from _model(config, model, f"models.{name}")
+        yield from _model(config, model, section_of(name))
     yield from broken_nesting(config.models)
     yield from broken_egress(config)
     for name, route in config.routes.items():
@@ -66,10 +70,14 @@ def _limits(limits: Limits, where: str) -> Iterator[Problem]:
 
 def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
     yield from _guard(config, model.guard, f"{where}.guard")
+    if isinstance(model, LocalCommon):
+        yield from broken_devices(model, where)
     if isinstance(model, LlamacppModel):
         yield from _sources(model.sources, f"{where}.sources")
     elif isinstance(model, PipelineModel):
         yield from broken_graph(model, where, config.models)
+    elif isinstance(model, LaunchedModel):
+        yield from broken_launch(model, where)
     elif isinstance(model, WhisperModel):
         yield from _has_files(model.files, WHISPER_FILES, where)
     elif isinstance(model, OnnxModel):

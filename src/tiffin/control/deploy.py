@@ -9,6 +9,7 @@ import msgspec
 
 from tiffin.config.models import (
     EchoModel,
+    LaunchedModel,
     LlamacppModel,
     LocalCommon,
     LocalModel,
@@ -20,12 +21,15 @@ from tiffin.config.models import (
     WhisperModel,
     files_of,
 )
-from tiffin.control.catalogue.memory import estimate
+from tiffin.control.catalogue.memory import MIB, estimate
 from tiffin.control.catalogue.revision import peers_of, revision_of
+from tiffin.control.fleet.devices import AUTO
+from tiffin.types.machine import CPU
 from tiffin.types.paths import DataFolder, replica_name
 from tiffin.types.snapshot import Deployment, PlacedFile
 
 _PLAIN: Final = LocalCommon()
+_ON_DEVICES: Final = ("cuda", "tensorrt", "CUDAExecutionProvider", "TensorrtExecutionProvider")
 
 
 def deployments_of(
@@ -55,6 +59,7 @@ def deployments_of(
         },
         peers={peer: revision_of(models[peer], models) for peer in peers_of(model)},
         threads=threads_of(model, models, cores),
+        devices=devices_of(model),
     )
     generation = hashlib.sha256(epoch.encode() + msgspec.json.encode(one)).hexdigest()
     one = msgspec.structs.replace(
@@ -65,6 +70,7 @@ def deployments_of(
         hold_s=model.hold_s,
         memory_bytes=estimate(model, paths),
         memory_fixed=model.memory_mb > 0,
+        device_bytes=device_bytes_of(model, paths),
     )
     names = [replica_name(name, generation, ordinal) for ordinal in range(model.replicas)]
     return tuple(
@@ -82,15 +88,38 @@ def threads_of(model: Model, models: Mapping[str, Model], cores: int) -> int:
     """
     if isinstance(model, EchoModel | RemoteModel):
         return 1
+    if isinstance(model, LaunchedModel):
+        return model.threads
     rivals = LlamacppModel if isinstance(model, LlamacppModel) else LocalModel
     here = [
         other
         for other in models.values()
-        if isinstance(other, rivals) and not isinstance(other, EchoModel)
+        if isinstance(other, rivals) and not isinstance(other, EchoModel | LaunchedModel)
     ]
     loaded = sum(other.replicas for other in here if other.keep == "loaded")
     by_turns = max((other.replicas for other in here if other.keep != "loaded"), default=0)
     return model.threads or max(1, cores // (loaded + by_turns))
+
+
+def devices_of(model: LocalModel) -> tuple[str, ...]:
+    """What each of its replicas is to compute on, as `fleet.devices.seat` reads it."""
+    if isinstance(model.devices, list):
+        return tuple(model.devices)
+    if model.devices != AUTO:
+        return (model.devices,)
+    match model:
+        case LaunchedModel():
+            return (AUTO,) * model.tensor_parallel
+        case OnnxModel() if any(provider in _ON_DEVICES for provider in model.providers):
+            return (AUTO, CPU) if CPU in model.providers else (AUTO,)
+    return (CPU,)
+
+
+def device_bytes_of(model: LocalModel, files: Mapping[str, Path]) -> int:
+    """How much it takes of each device; 0 is all of it, as an engine takes what it finds."""
+    if model.device_memory_mb or isinstance(model, LaunchedModel):
+        return model.device_memory_mb * MIB
+    return estimate(model, files)
 
 
 def _spec(model: LocalModel) -> LocalModel:
@@ -100,6 +129,6 @@ def _spec(model: LocalModel) -> LocalModel:
     match spec:
         case LlamacppModel():
             return msgspec.structs.replace(spec, sources=[])
-        case OnnxModel() | PythonModel() | PipelineModel() | WhisperModel():
+        case OnnxModel() | PythonModel() | PipelineModel() | WhisperModel() | LaunchedModel():
             return msgspec.structs.replace(spec, files={})
     return spec

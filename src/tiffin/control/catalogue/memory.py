@@ -7,6 +7,7 @@ from pathlib import Path
 from tiffin.config.models import (
     GGUF,
     EchoModel,
+    LaunchedModel,
     LlamacppModel,
     LocalModel,
     OnnxModel,
@@ -25,6 +26,7 @@ _PROCESS_MIB = {
     PythonModel: 120,
     PipelineModel: 110,
     WhisperModel: 180,
+    LaunchedModel: 120,
     EchoModel: 60,
 }
 _CACHE_BYTES = 2  # of each number that the engine remembers, as float16

@@ -9,6 +9,7 @@ import msgspec
 
 from tiffin.config.models import (
     EchoModel,
+    LaunchedModel,
     LlamacppModel,
     Model,
     OnnxModel,
@@ -44,6 +45,7 @@ _DECIDING: dict[type[Model], str] = {
     PythonModel: "code class_name",
     PipelineModel: "steps outputs",
     WhisperModel: "precision",
+    LaunchedModel: "engine model executable args context chat tools",
     RemoteModel: "url protocol model tools",
     EchoModel: "context tools fail_after",
 }

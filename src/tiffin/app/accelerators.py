@@ -1,0 +1,48 @@
+"""Gives replicas of one machine their devices, and remembers what was promised to whom."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from tiffin.app.polled_file import PolledFile
+from tiffin.control.fleet.devices import Promise, seat
+from tiffin.control.machine import FILE
+from tiffin.types.machine import CPU, Machine
+from tiffin.types.snapshot import Deployment
+
+
+class Accelerators:
+    """Reads what control sees of the machine from the run folder."""
+
+    def __init__(self, run: Path) -> None:
+        self._file = PolledFile(run / FILE, Machine)
+        self._machine = Machine(unseen=("nvidia",), absent={"nvidia": "nobody has looked yet"})
+        self._promises: dict[str, Promise] = {}
+
+    def placed(self, name: str, deployment: Deployment) -> Deployment:
+        """The deployment with the devices that its replica gets now, promised to it from here on.
+
+        Where there is no room it gets none, and `hindrance` says why.
+        """
+        self._promises.pop(name, None)
+        if all(wanted == CPU for wanted in deployment.devices):
+            return deployment
+        if (seen := self._file.changed()) is not None:
+            self._machine = seen
+        need = deployment.device_bytes
+        given = seat(deployment.devices, need, self._machine, list(self._promises.values()))
+        if any(one != CPU for one in given.devices):
+            self._promises[name] = Promise(devices=given.devices, need_bytes=need)
+        return msgspec.structs.replace(deployment, devices=given.devices, hindrance=given.refusal)
+
+    def follow(self, living: Collection[str], ready: Collection[str]) -> None:
+        """Take back what was promised to those that don't live; what the ready ones took shows."""
+        for name, promise in list(self._promises.items()):
+            if name not in living:
+                del self._promises[name]
+            elif promise.loading and name in ready:
+                settled = Promise(
+                    devices=promise.devices, need_bytes=promise.need_bytes, loading=False
+                )
+                self._promises[name] = settled
