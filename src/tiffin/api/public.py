@@ -9,8 +9,9 @@ from tiffin.api.oip import TensorPages
 from tiffin.api.responses import ResponsePages
 from tiffin.dialects.dialect import Dialect
 from tiffin.dialects.oip.dialect import InferDialect
+from tiffin.dialects.openai.dialect import OpenAIDialect
 from tiffin.dialects.openai.models import model_body, model_list_body
-from tiffin.dialects.openai.text import TextDialect
+from tiffin.dialects.openai.text import TextEndpoint
 from tiffin.errors import (
     DeadlineExceeded,
     EndpointNotFound,
@@ -34,7 +35,7 @@ from tiffin.types.snapshot import Principal, Snapshot
 
 log = structlog.get_logger("tiffin.gateway")
 
-OPENAI = TextDialect("chat", b"/v1/chat/completions")
+OPENAI = OpenAIDialect(TextEndpoint("chat", b"/v1/chat/completions").read)
 TENSORS = InferDialect()
 
 Page = Callable[[Exchange], Awaitable[None]]

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from tiffin.dialects.dialect import Dialect
 from tiffin.dialects.documents.dialect import PATH as DOCUMENTS
-from tiffin.dialects.documents.dialect import DocumentDialect
+from tiffin.dialects.documents.dialect import read_document
 from tiffin.dialects.oip.dialect import InferDialect
-from tiffin.dialects.openai.embeddings import EmbeddingDialect
-from tiffin.dialects.openai.rerank import RerankDialect
+from tiffin.dialects.openai.dialect import OpenAIDialect
+from tiffin.dialects.openai.embeddings import read_embedding
+from tiffin.dialects.openai.rerank import read_rerank
 from tiffin.dialects.openai.responses import ResponsesDialect
-from tiffin.dialects.openai.text import TextDialect
+from tiffin.dialects.openai.text import TextEndpoint
 from tiffin.dialects.openai.transcriptions import PATH as TRANSCRIPTIONS
-from tiffin.dialects.openai.transcriptions import TranscriptionDialect
+from tiffin.dialects.openai.transcriptions import read_transcription
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,17 +63,17 @@ def all_operations(responses: ResponsesDialect | None = None) -> Operations:
             b"/v1/completions": _text("completions", "completion", b"/v1/completions"),
             b"/tokenize": _text("tokenize", "tokenize", b"/tokenize"),
             b"/detokenize": _text("detokenize", "detokenize", b"/detokenize"),
-            b"/v1/embeddings": Operation("embeddings", EmbeddingDialect()),
-            b"/v1/rerank": Operation("rerank", RerankDialect()),
-            TRANSCRIPTIONS: Operation("transcriptions", TranscriptionDialect()),
+            b"/v1/embeddings": Operation("embeddings", OpenAIDialect(read_embedding)),
+            b"/v1/rerank": Operation("rerank", OpenAIDialect(read_rerank)),
+            TRANSCRIPTIONS: Operation("transcriptions", OpenAIDialect(read_transcription)),
             **keeping,
         },
         [
             Pattern(b"/v2/models/", b"/infer", Operation("infer", InferDialect())),
-            Pattern(DOCUMENTS, b"", Operation("documents", DocumentDialect())),
+            Pattern(DOCUMENTS, b"", Operation("documents", OpenAIDialect(read_document))),
         ],
     )
 
 
 def _text(name: str, kind: str, path: bytes) -> Operation:
-    return Operation(name, TextDialect(kind, path))
+    return Operation(name, OpenAIDialect(TextEndpoint(kind, path).read))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tiffin.dialects.dialect import Told
-from tiffin.dialects.documents.dialect import DocumentAsked, DocumentDialect
+from tiffin.dialects.documents.dialect import DocumentAsked, read_document
 from tiffin.dialects.documents.openapi import paths, schemas
 from tiffin.dialects.documents.reply import DocumentLine, DocumentPage, DocumentReply, DocumentUsage
 from tiffin.errors import (
@@ -40,7 +40,7 @@ def told(document: Any) -> tuple[bytes, bytes]:
 
 def asked(kind: bytes, body: bytes, path: bytes = b"/v1/documents/ocr") -> DocumentAsked:
     headers = [(b"content-type", kind)] if kind else []
-    return DocumentDialect().read(FakeExchange(b"POST", path, headers=headers), body)
+    return read_document(FakeExchange(b"POST", path, headers=headers), body)
 
 
 ENCODED = b64encode(CONTENT).decode()

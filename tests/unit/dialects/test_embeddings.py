@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tiffin.dialects.dialect import Told
-from tiffin.dialects.openai.embeddings import EmbeddingAsked, EmbeddingDialect, embeddings_reply
+from tiffin.dialects.openai.embeddings import EmbeddingAsked, embeddings_reply, read_embedding
 from tiffin.errors import InvalidRequest, RunFailed, UpstreamFailed
 from tiffin.ports.guard import Piece
 from tiffin.testing.exchange import FakeExchange
@@ -22,7 +22,7 @@ PLAN = Plan(name="m", identity="1", targets=(LOCAL,))
 
 def asked(**fields: Any) -> EmbeddingAsked:
     body = msgspec.json.encode({"model": "m", "input": "a", **fields})
-    made = EmbeddingDialect().read(FakeExchange(b"POST", b"/v1/embeddings"), body)
+    made = read_embedding(FakeExchange(b"POST", b"/v1/embeddings"), body)
     made.check(PLAN)
     return made
 

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tiffin.dialects.dialect import Dialect
-from tiffin.dialects.openai.embeddings import EmbeddingDialect
+from tiffin.dialects.openai.dialect import Read
+from tiffin.dialects.openai.embeddings import read_embedding
 from tiffin.dialects.openai.errors import TABLE, error_body, status_of
 from tiffin.dialects.openai.openapi import document
 from tiffin.dialects.openai.requests import KINDS, decode
-from tiffin.dialects.openai.rerank import RerankDialect
+from tiffin.dialects.openai.rerank import read_rerank
 from tiffin.dialects.openai.validate import validate
 from tiffin.errors import ModelNotFound, TiffinError, Unauthenticated
 from tiffin.testing.exchange import FakeExchange
@@ -32,7 +32,7 @@ PATHS = {
     "/tokenize": "tokenize",
     "/detokenize": "detokenize",
 }
-DIALECTS: dict[str, Dialect] = {"/v1/embeddings": EmbeddingDialect(), "/v1/rerank": RerankDialect()}
+READS: dict[str, Read] = {"/v1/embeddings": read_embedding, "/v1/rerank": read_rerank}
 ANSWER = """{"id":"a","object":"%s","created":1,"model":"m","choices":[],
     "usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"""
 ANSWERS = {
@@ -57,9 +57,9 @@ def text(kind: str) -> Callable[[bytes], None]:
     return lambda body: validate(decode(kind, body))
 
 
-def spoken(dialect: Dialect) -> Callable[[bytes], None]:
+def spoken(read: Read) -> Callable[[bytes], None]:
     """The same by a dialect, for a model of our own."""
-    return lambda body: dialect.read(FakeExchange(b"POST", b"/"), body).check(HERE)
+    return lambda body: read(FakeExchange(b"POST", b"/"), body).check(HERE)
 
 
 def endpoint(kind: str, check: Callable[[bytes], None]) -> Any:
@@ -85,7 +85,7 @@ async def served(request: Request) -> Response:
 
 ENDPOINTS = {
     **{path: endpoint(kind, text(kind)) for path, kind in PATHS.items()},
-    **{path: endpoint(path, spoken(dialect)) for path, dialect in DIALECTS.items()},
+    **{path: endpoint(path, spoken(read)) for path, read in READS.items()},
 }
 ROUTES = [Route(path, answer, methods=["POST"]) for path, answer in ENDPOINTS.items()]
 APP = Starlette(routes=[Route("/openapi.json", served), *ROUTES])

@@ -14,10 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tiffin.api.responses import ResponsePages
-from tiffin.dialects.dialect import Dialect, Told
+from tiffin.dialects.dialect import Told
+from tiffin.dialects.openai.dialect import Read
 from tiffin.dialects.openai.errors import error_response
 from tiffin.dialects.openai.responses import ResponsesDialect
-from tiffin.dialects.openai.transcriptions import TranscriptionDialect
+from tiffin.dialects.openai.transcriptions import read_transcription
 from tiffin.dialects.openapi import document
 from tiffin.errors import ModelNotFound, TiffinError, Unauthenticated
 from tiffin.gateway.conversations import MemoryConversations
@@ -73,9 +74,9 @@ def guarded(answer: Callable[[FakeExchange, bytes], None]) -> Any:
     return endpoint
 
 
-def by(dialect: Dialect, reply: Told) -> Any:
+def by(read: Read, reply: Told) -> Any:
     def answer(exchange: FakeExchange, body: bytes) -> None:
-        asked = dialect.read(exchange, body)
+        asked = read(exchange, body)
         asked.check(PLAN)
         headers, answer = asked.whole(reply, LOCAL)[:2]
         exchange.respond(200, headers, answer)
@@ -98,10 +99,10 @@ PAGE = guarded(lambda exchange, body: PAGES(exchange, "t", []))
 APP = Starlette(
     routes=[
         Route("/openapi.json", served),
-        Route("/v1/responses", by(RESPONSES, CHAT), methods=["POST"]),
+        Route("/v1/responses", by(RESPONSES.read, CHAT), methods=["POST"]),
         Route(
             "/v1/audio/transcriptions",
-            by(TranscriptionDialect(), Told(b'{"text":"hi"}', b"application/json")),
+            by(read_transcription, Told(b'{"text":"hi"}', b"application/json")),
             methods=["POST"],
         ),
         Route("/v1/responses/{name}", PAGE, methods=["GET", "DELETE"]),

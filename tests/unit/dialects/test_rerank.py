@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tiffin.dialects.dialect import Told
-from tiffin.dialects.openai.rerank import RerankAsked, RerankDialect, rerank_reply
+from tiffin.dialects.openai.rerank import RerankAsked, read_rerank, rerank_reply
 from tiffin.errors import InvalidRequest, UpstreamFailed
 from tiffin.ports.guard import Piece
 from tiffin.testing.exchange import FakeExchange
@@ -21,7 +21,7 @@ ELSEWHERE = Plan(name="m", identity="1", targets=(REMOTE,))
 def asked(plan: Plan = HERE, **fields: Any) -> RerankAsked:
     body = {"model": "m", "query": "q", "documents": ["a", {"text": "b"}, "c"], **fields}
     exchange = FakeExchange(b"POST", b"/v1/rerank")
-    made = RerankDialect().read(exchange, msgspec.json.encode(body))
+    made = read_rerank(exchange, msgspec.json.encode(body))
     made.check(plan)
     return made
 

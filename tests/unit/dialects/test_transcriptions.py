@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.dialects.test_forms import TYPE
 from tiffin.dialects.dialect import Told
-from tiffin.dialects.openai.transcriptions import TranscriptionAsked, TranscriptionDialect
+from tiffin.dialects.openai.transcriptions import TranscriptionAsked, read_transcription
 from tiffin.dialects.openai.transcripts import rendered
 from tiffin.errors import TiffinError, UpstreamFailed
 from tiffin.testing.exchange import FakeExchange
@@ -42,7 +42,7 @@ def form(*fields: tuple[str, bytes], file: bytes | None = SOUND) -> bytes:
 def ask(*fields: tuple[str, bytes], file: bytes | None = SOUND) -> TranscriptionAsked:
     body = form(*fields, file=file)
     exchange = FakeExchange(b"POST", b"/", headers=[(b"content-type", TYPE)], body=body)
-    return TranscriptionDialect().read(exchange, body)
+    return read_transcription(exchange, body)
 
 
 MODEL = ("model", b"m")

@@ -15,16 +15,14 @@ import msgspec
 from tiffin.dialects.dialect import Forward, Reading, Told, Whole
 from tiffin.dialects.documents.reply import DocumentReply
 from tiffin.dialects.forms import read_form
-from tiffin.dialects.openai.errors import error_response, stream_error_event
 from tiffin.errors import (
     EndpointNotFound,
     MalformedBody,
     SchemaViolation,
-    TiffinError,
     UnknownParameter,
     UpstreamFailed,
 )
-from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.exchange import Exchange
 from tiffin.ports.guard import Piece
 from tiffin.types.snapshot import Plan, Target
 from tiffin.types.usage import Usage
@@ -49,25 +47,13 @@ _TEXT = msgspec.json.Decoder(str)
 _REPLY = msgspec.json.Decoder(DocumentReply)
 
 
-class DocumentDialect:
-    """Reads requests to `/v1/documents/{model}`."""
-
-    def read(self, exchange: Exchange, body: bytes) -> "DocumentAsked":
-        """The document that a request carries; raises `InvalidRequest`."""
-        name = exchange.path[len(PATH) :].decode("latin-1")
-        if not name or "/" in name:
-            raise EndpointNotFound("expected /v1/documents/{model}")
-        return DocumentAsked(
-            unquote(name, errors="replace"), document_of(exchange.header(b"content-type"), body)
-        )
-
-    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
-        """OpenAI's error object."""
-        return error_response(error)
-
-    def stream_error(self, error: TiffinError) -> bytes:
-        """The event that ends a broken stream; these answers are none."""
-        return stream_error_event(error)
+def read_document(exchange: Exchange, body: bytes) -> "DocumentAsked":
+    """The document that a request to `/v1/documents/{model}` carries; raises `InvalidRequest`."""
+    name = exchange.path[len(PATH) :].decode("latin-1")
+    if not name or "/" in name:
+        raise EndpointNotFound("expected /v1/documents/{model}")
+    document = document_of(exchange.header(b"content-type"), body)
+    return DocumentAsked(unquote(name, errors="replace"), document)
 
 
 class DocumentAsked:
@@ -78,6 +64,7 @@ class DocumentAsked:
     operation = "document"
     streaming = False
     timeout_s = 0.0
+    batch = False
     leaves_prefix = False
     cached_as = "document"
 

@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 
 from tiffin.dialects.dialect import JSON_CONTENT, Forward, Reading, Told, Whole
-from tiffin.dialects.openai.errors import error_response, stream_error_event
 from tiffin.dialects.openai.faults import shown
 from tiffin.dialects.openai.requests import Reader
 from tiffin.dialects.openai.tallies import read_tally
 from tiffin.dialects.openai.text import JSON_HEADERS, strings
-from tiffin.errors import SchemaViolation, TiffinError
-from tiffin.ports.exchange import Exchange, Headers
+from tiffin.errors import SchemaViolation
+from tiffin.ports.exchange import Exchange
 from tiffin.ports.guard import Piece
 from tiffin.types.snapshot import Plan, Target
 from tiffin.types.texts import MAX_INPUTS, EmbeddingRequest
@@ -30,20 +29,9 @@ READER = Reader(EmbeddingRequest)
 _encode = msgspec.json.Encoder().encode
 
 
-class EmbeddingDialect:
-    """Reads requests for vectors."""
-
-    def read(self, exchange: Exchange, body: bytes) -> "EmbeddingAsked":
-        """The request that a body spells; raises `InvalidRequest`."""
-        return EmbeddingAsked(*READER.read(body))
-
-    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
-        """OpenAI's error object."""
-        return error_response(error)
-
-    def stream_error(self, error: TiffinError) -> bytes:
-        """The event that ends a broken stream; these answers are none."""
-        return stream_error_event(error)
+def read_embedding(exchange: Exchange, body: bytes) -> "EmbeddingAsked":
+    """The request for vectors that a body spells; raises `InvalidRequest`."""
+    return EmbeddingAsked(*READER.read(body))
 
 
 class EmbeddingAsked:
@@ -54,6 +42,7 @@ class EmbeddingAsked:
     operation = "embedding"
     streaming = False
     timeout_s = 0.0
+    batch = False
     leaves_prefix = False
     cached_as = "embedding"
 

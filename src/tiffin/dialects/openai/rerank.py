@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tiffin.dialects.dialect import JSON_CONTENT, Forward, Reading, Told, Whole
-from tiffin.dialects.openai.errors import error_response, stream_error_event
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.dialects.openai.requests import Reader
 from tiffin.dialects.openai.tallies import read_tally
 from tiffin.dialects.openai.text import JSON_HEADERS, strings
-from tiffin.errors import TiffinError
-from tiffin.ports.exchange import Exchange, Headers
+from tiffin.ports.exchange import Exchange
 from tiffin.ports.guard import Piece
 from tiffin.types.snapshot import Plan, Target
 from tiffin.types.texts import Document, RerankRequest
@@ -40,20 +38,9 @@ class _Answer(msgspec.Struct):
 _ANSWERS = msgspec.json.Decoder(_Answer)
 
 
-class RerankDialect:
-    """Reads requests to rank documents."""
-
-    def read(self, exchange: Exchange, body: bytes) -> "RerankAsked":
-        """The request that a body spells; raises `InvalidRequest`."""
-        return RerankAsked(*READER.read(body))
-
-    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
-        """OpenAI's error object."""
-        return error_response(error)
-
-    def stream_error(self, error: TiffinError) -> bytes:
-        """The event that ends a broken stream; these answers are none."""
-        return stream_error_event(error)
+def read_rerank(exchange: Exchange, body: bytes) -> "RerankAsked":
+    """The request to rank documents that a body spells; raises `InvalidRequest`."""
+    return RerankAsked(*READER.read(body))
 
 
 class RerankAsked:
@@ -64,6 +51,7 @@ class RerankAsked:
     operation = "rerank"
     streaming = False
     timeout_s = 0.0
+    batch = False
     leaves_prefix = False
     cached_as = "rerank"
 

@@ -19,7 +19,7 @@ from tiffin.dialects.openai.responses_request import (
 )
 from tiffin.dialects.openai.responses_stream import ResponsesReading
 from tiffin.dialects.openai.responses_whole import outcome_of
-from tiffin.dialects.openai.text import JSON_HEADERS, TextAsked, TextDialect
+from tiffin.dialects.openai.text import JSON_HEADERS, TextAsked, TextEndpoint
 from tiffin.dialects.openai.usage import StreamScanner, payload_of
 from tiffin.errors import PreviousResponseNotFound, TiffinError
 from tiffin.ports.clock import Clock
@@ -29,7 +29,7 @@ from tiffin.ports.guard import Piece
 from tiffin.types.responses import InputItem, ResponseRequest
 from tiffin.types.snapshot import Plan, Target
 
-CHAT = TextDialect("chat", b"/v1/chat/completions")
+CHAT = TextEndpoint("chat", b"/v1/chat/completions")
 _LISTS = msgspec.json.Decoder(list[InputItem])
 
 
@@ -121,6 +121,7 @@ class ResponsesAsked:
         self.cached_as = ""  # each has an id of its own, under which it may be kept
         self.model = request.model
         self.streaming = bool(request.stream)
+        self.batch = self._chat.batch
 
     def check(self, plan: Plan) -> None:
         """What the chat's fields mean together, and what a target of the plan can't honour."""

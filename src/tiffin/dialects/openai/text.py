@@ -7,12 +7,10 @@ import msgspec
 
 from tiffin.dialects.dialect import JSON_CONTENT, Forward, Told, Whole
 from tiffin.dialects.openai.answer_text import answer_text
-from tiffin.dialects.openai.errors import error_response, stream_error_event
 from tiffin.dialects.openai.parameters import unsupported_by
 from tiffin.dialects.openai.requests import encode, read
 from tiffin.dialects.openai.usage import StreamScanner, read_whole
 from tiffin.dialects.openai.validate import validate
-from tiffin.errors import TiffinError
 from tiffin.ports.exchange import Exchange, Headers
 from tiffin.ports.guard import Piece
 from tiffin.types.snapshot import Plan, Target
@@ -21,10 +19,11 @@ from tiffin.types.text import ChatRequest, CompletionRequest, DetokenizeRequest,
 JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
 # Requests whose answer is one of several that the model could give.
 GENERATING = ("chat", "completion")
+FLEX = "flex"  # the tier of what may wait
 
 
-class TextDialect:
-    """Reads requests of one kind; `path` is where a target answers them."""
+class TextEndpoint:
+    """Requests of one kind; `path` is where a target answers them."""
 
     def __init__(self, kind: str, path: bytes) -> None:
         self.kind = kind
@@ -36,22 +35,15 @@ class TextDialect:
         """The request that a body spells; raises `InvalidRequest`."""
         return TextAsked(self, *read(self.kind, body))
 
-    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
-        """OpenAI's error object."""
-        return error_response(error)
-
-    def stream_error(self, error: TiffinError) -> bytes:
-        """The event that ends a broken stream."""
-        return stream_error_event(error)
-
 
 class TextAsked:
     """One request for text; satisfies `dialects.dialect.Asked`."""
 
     __slots__ = (
         "_canonical",
-        "_dialect",
+        "_endpoint",
         "_keep_usage",
+        "batch",
         "cached_as",
         "leaves_prefix",
         "model",
@@ -62,18 +54,20 @@ class TextAsked:
 
     timeout_s = 0.0
 
-    def __init__(self, dialect: TextDialect, request: TextRequest, canonical: bytes) -> None:
-        self._dialect = dialect
+    def __init__(self, endpoint: TextEndpoint, request: TextRequest, canonical: bytes) -> None:
+        self._endpoint = endpoint
         self._canonical = canonical
         self._keep_usage = False
         self.request = request
         self.model = request.model
-        self.operation = dialect.kind
+        self.operation = endpoint.kind
         self.streaming = False
         self.cached_as = ""
-        self.leaves_prefix = dialect.kind in GENERATING
+        self.batch = False
+        self.leaves_prefix = endpoint.kind in GENERATING
         if isinstance(request, ChatRequest | CompletionRequest):
             self.streaming = bool(request.stream)
+            self.batch = isinstance(request, ChatRequest) and request.service_tier == FLEX
             options = request.stream_options
             self._keep_usage = options is not None and bool(options.include_usage)
             self.cached_as = "usage" if self._keep_usage else "plain"
@@ -99,7 +93,7 @@ class TextAsked:
     def forward(self, target: Target) -> Forward:
         """The canonical body with the target's name for the model, and usage asked of streams."""
         remote = target.kind == "remote"
-        path = self._dialect.upstream_path if remote else self._dialect.path
+        path = self._endpoint.upstream_path if remote else self._endpoint.path
         return Forward(path, JSON_CONTENT, self._spelling(target.upstream_model or target.model))
 
     def whole(self, told: Told, target: Target) -> Whole:

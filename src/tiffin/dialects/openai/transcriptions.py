@@ -13,11 +13,10 @@ import msgspec
 
 from tiffin.dialects.dialect import Forward, Told, Whole
 from tiffin.dialects.forms import FormPart, read_form
-from tiffin.dialects.openai.errors import error_response, stream_error_event
 from tiffin.dialects.openai.faults import shown
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.dialects.openai.usage import StreamScanner
-from tiffin.errors import SchemaViolation, TiffinError, UnknownParameter, UpstreamFailed
+from tiffin.errors import SchemaViolation, UnknownParameter, UpstreamFailed
 from tiffin.ports.exchange import Exchange, Headers
 from tiffin.ports.guard import Piece
 from tiffin.types.snapshot import Plan, Target
@@ -140,21 +139,10 @@ def _wrong(name: str, expected: str, found: str) -> SchemaViolation:
     return SchemaViolation(f"'{name}' must be {expected}, not '{shown(found)}'", param=name)
 
 
-class TranscriptionDialect:
-    """Reads forms."""
-
-    def read(self, exchange: Exchange, body: bytes) -> "TranscriptionAsked":
-        """The request that a form spells; raises `InvalidRequest`."""
-        content_type = exchange.header(b"content-type") or b""
-        return TranscriptionAsked(read_asking(content_type, body), content_type, body)
-
-    def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
-        """OpenAI's error object."""
-        return error_response(error)
-
-    def stream_error(self, error: TiffinError) -> bytes:
-        """The event that ends a broken stream."""
-        return stream_error_event(error)
+def read_transcription(exchange: Exchange, body: bytes) -> "TranscriptionAsked":
+    """The request that a form spells; raises `InvalidRequest`."""
+    content_type = exchange.header(b"content-type") or b""
+    return TranscriptionAsked(read_asking(content_type, body), content_type, body)
 
 
 class _Length(msgspec.Struct):
@@ -176,6 +164,7 @@ class TranscriptionAsked:
     """One request for a transcript; satisfies `dialects.dialect.Asked`."""
 
     timeout_s = 0.0
+    batch = False
     leaves_prefix = False
 
     def __init__(self, asking: Asking, content_type: bytes, body: bytes) -> None:

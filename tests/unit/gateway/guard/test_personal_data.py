@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tiffin.dialects.openai.text import TextDialect
+from tiffin.dialects.openai.text import TextEndpoint
 from tiffin.gateway.guard.personal_data import MAX_CHARACTERS, PersonalData
 from tiffin.ports.guard import Finding
 from tiffin.testing.exchange import FakeExchange
@@ -16,7 +16,7 @@ USER = {"role": "user", "content": "hi"}
 
 def look(kind: str, **fields: Any) -> Finding | None:
     body = msgspec.json.encode({"model": "m", **fields})
-    asked = TextDialect(kind, b"/").read(FakeExchange(b"POST", b"/"), body)
+    asked = TextEndpoint(kind, b"/").read(FakeExchange(b"POST", b"/"), body)
     return PersonalData().check_input(asked.pieces())
 
 
