@@ -13,10 +13,9 @@ from typing import Final
 import msgspec
 
 from tiffin.dialects.oip import metadata
-from tiffin.dialects.oip.dialect import check_version
 from tiffin.dialects.oip.errors import JSON
 from tiffin.dialects.oip.messages import IndexedModel
-from tiffin.dialects.oip.paths import MODELS, path_of, place_of
+from tiffin.dialects.oip.paths import MODELS, NOWHERE, path_of, place_of
 from tiffin.dialects.openai.errors import error_from_reply
 from tiffin.errors import (
     Conflict,
@@ -31,7 +30,7 @@ from tiffin.errors import (
 )
 from tiffin.gateway.authenticate import authenticate, require_admin
 from tiffin.gateway.facts import Facts
-from tiffin.gateway.route import route, visible
+from tiffin.gateway.route import labels, route, visible
 from tiffin.ports.backend import Backend, Call
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange, Headers
@@ -116,35 +115,35 @@ class TensorPages:
 
     async def _model(self, exchange: Exchange, headers: Headers) -> None:
         snapshot, principal = self._enter(exchange)
-        name, wanted, verb = place_of(exchange.path) or ("", "", "")
-        plan = route(name, principal, snapshot)
-        check_version(wanted, plan)
-        if verb == "ready":
+        place = place_of(exchange.path) or NOWHERE
+        plan = route(place.name, principal, snapshot)
+        if place.verb == "ready":
             await self._sources.facts.check_ready(plan)
             body = metadata.model_ready_body(plan.name)
         else:
-            body = metadata.metadata_body(plan, await self._sources.facts.tensors(plan))
+            tensors = await self._sources.facts.tensors(plan)
+            body = metadata.metadata_body(plan, labels(plan, principal, snapshot), tensors)
         exchange.respond(200, [JSON, *headers], body)
 
     async def _index(self, exchange: Exchange, headers: Headers) -> None:
         snapshot, principal = self._enter(exchange)
         only_ready = metadata.only_ready(await exchange.body(MAX_QUESTION_BYTES))
-        rows = [self._row(plan) for plan in visible(principal, snapshot)]
+        rows = [self._row(plan, snapshot) for plan in visible(principal, snapshot)]
         wanted = [row for row in rows if not only_ready or row.state == "READY"]
         exchange.respond(200, [JSON, *headers], metadata.index_body(wanted))
 
     async def _switch(self, exchange: Exchange, headers: Headers) -> None:
         snapshot, principal = self._enter(exchange)
         require_admin(principal)
-        name, _, verb = place_of(_below_models(exchange.path)) or ("", "", "")
-        plan = route(name, principal, snapshot)
-        allowed = metadata.UNLOAD_PARAMETERS if verb == "unload" else ()
+        place = place_of(_below_models(exchange.path)) or NOWHERE
+        plan = route(place.name, principal, snapshot)
+        allowed = metadata.UNLOAD_PARAMETERS if place.verb == "unload" else ()
         metadata.check_switch(await exchange.body(MAX_QUESTION_BYTES), allowed)
-        switched = await self._ask_control(plan, verb, principal)
+        switched = await self._ask_control(plan, place.verb, principal)
         plan = await self._seen(plan.name, switched.number)
         if switched.loaded and plan.targets[0].kind != "remote":
             plan = await self._loaded(plan.name)
-        exchange.respond(200, [JSON, *headers], msgspec.json.encode(self._row(plan)))
+        exchange.respond(200, [JSON, *headers], msgspec.json.encode(self._row(plan, snapshot)))
 
     def _enter(self, exchange: Exchange) -> tuple[Snapshot, Principal]:
         snapshot = self._sources.snapshot()
@@ -152,10 +151,21 @@ class TensorPages:
         self._sources.listings.add()
         return snapshot, principal
 
-    def _row(self, plan: Plan) -> IndexedModel:
+    def _row(self, plan: Plan, snapshot: Snapshot) -> IndexedModel:
         state = self._sources.facts.state(plan)
         versions = metadata.versions_of(plan)
-        return IndexedModel(plan.name, versions[0] if versions else "", state.name, state.reason)
+        reason = state.reason or self._coming(plan, snapshot)
+        return IndexedModel(plan.name, versions[0] if versions else "", state.name, reason)
+
+    def _coming(self, plan: Plan, snapshot: Snapshot) -> str:
+        """What is to take the model's place, and why it hasn't yet."""
+        target = snapshot.coming.get(plan.name)
+        if target is None or len(plan.targets) != 1:
+            return ""
+        coming = msgspec.structs.replace(plan, targets=(target,))
+        [version] = metadata.versions_of(coming)
+        why = self._sources.facts.failure(coming) or self._sources.facts.state(coming).reason
+        return f"version {version} is to take its place: {why}" if why else ""
 
     async def _ask_control(self, plan: Plan, verb: str, principal: Principal) -> Switched:
         call = Call(

@@ -166,14 +166,19 @@ def _broken_work(
 
 
 def _broken_model(step: PipelineStep, at: str, models: Mapping[str, Model]) -> Iterator[Problem]:
-    if step.model not in models:
+    called = models.get(step.model)
+    if called is None:
         hint = nearest(step.model, models)
         yield Problem(f"{at}.model", f'there is no model "{step.model}"{hint}')
-    elif not isinstance(models[step.model], OnnxModel | PythonModel | PipelineModel):
-        kind = "a language model" if isinstance(models[step.model], LlamacppModel) else "elsewhere"
+    elif not isinstance(called, OnnxModel | PythonModel | PipelineModel):
+        kind = "a language model" if isinstance(called, LlamacppModel) else "elsewhere"
         yield Problem(
             f"{at}.model",
             f'"{step.model}" is {kind}; a step takes an onnx, python or pipeline model',
+        )
+    elif called.keep != "loaded":
+        yield Problem(
+            f"{at}.model", f'"{step.model}" is kept on demand; a step takes one that is kept loaded'
         )
     if step.options:
         yield Problem(f"{at}.options", "a function's settings; a model has none")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from tiffin.config import rules, shape
+from tiffin.config import revisions, rules, shape
 from tiffin.config.environ import environment, overridden
 from tiffin.config.schema import CONFIG_VERSION, Config, Tree
 from tiffin.errors import ConfigInvalid
@@ -75,7 +75,8 @@ def load_tree(
     """The configuration that a tree gives, with the environment over it; raises `ConfigInvalid`."""
     current = overridden(upgraded(tree), environment() if environ is None else environ)
     _refuse(list(shape.misfits(shape.root(), current)))
-    config = msgspec.convert(current, Config)
+    _refuse(list(revisions.misfits(current)))
+    config = msgspec.convert(revisions.expanded(current), Config)
     _refuse(list(rules.broken(config)))
     return Loaded(config, redacted(config), digest(config), source)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import inspect
 
+from tiffin.config.models import Model
 from tiffin.config.schema import Config
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -31,6 +32,12 @@ class Problem:
 def root() -> inspect.Type:
     """The type of the whole file."""
     return inspect.type_info(Config)
+
+
+@cache
+def kind_of_models() -> inspect.Type:
+    """The type of a model's section, whatever runs it."""
+    return inspect.type_info(Model)
 
 
 def misfits(kind: inspect.Type, value: Any, where: str = "") -> Iterator[Problem]:
@@ -90,7 +97,7 @@ def fits(kind: inspect.Type, value: Any) -> bool:
             return isinstance(value, str) and _well_formed(inner, value)
         case inspect.LiteralType():
             return value in inner.values
-    return False
+    return isinstance(inner, inspect.AnyType)
 
 
 def expected(kind: inspect.Type) -> str:

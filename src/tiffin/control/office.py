@@ -19,6 +19,7 @@ from tiffin.control.unloaded import Unloaded
 from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
 from tiffin.ports.clock import Clock
 from tiffin.telemetry import log
+from tiffin.types.paths import restarted_models
 
 LIVE = frozenset({"server.request_timeout_s", "telemetry.account_days", "telemetry.max_accounts"})
 """Settings of the processes' own sections that take effect without a new start."""
@@ -63,7 +64,7 @@ class Office:
         self._publisher = publisher
         self._site = site
         self._unloaded = Unloaded(site.folder.unloaded)
-        self._restarted = Restarted(site.folder.restarted)
+        self._restarted = Restarted(restarted_models(site.folder))
         self._look = look
         self._observed = Observed()
         self._fetching = fetching

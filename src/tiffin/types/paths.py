@@ -45,11 +45,6 @@ class DataFolder:
         return self.root / "unloaded.json"
 
     @property
-    def restarted(self) -> Path:
-        """How often models were told to start anew."""
-        return self.root / "restarted.json"
-
-    @property
     def supervisor_lock(self) -> Path:
         """Locked while a supervisor runs; holds its pid."""
         return self.root / "supervisor.lock"
@@ -92,6 +87,11 @@ def one_before(path: Path) -> Path:
 def measured_file(folder: DataFolder) -> Path:
     """What replicas were measured to take, by generation."""
     return folder.root / "measured.json"
+
+
+def restarted_models(folder: DataFolder) -> Path:
+    """How often models were told to start anew."""
+    return folder.root / "restarted.json"
 
 
 def imported_files(folder: DataFolder, model: str) -> Path:

@@ -25,6 +25,7 @@ SHOWN_AS_SECTIONS = {
     "decision",
     "steps",
     "slo",
+    "revisions",
 }
 
 

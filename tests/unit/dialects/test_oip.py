@@ -16,7 +16,6 @@ from tiffin.errors import (
     ConfigInvalid,
     InvalidRequest,
     MalformedBody,
-    ModelNotFound,
     SchemaViolation,
     TiffinError,
     UnknownParameter,
@@ -286,15 +285,9 @@ def test_no_request_is_taken_for_one_with_a_key_twice(body: dict[str, Any], esca
     read(json.dumps(body, ensure_ascii=escaped).encode())
 
 
-def test_only_the_name_of_one_model_has_versions() -> None:
-    path = b"/v2/models/fraud/versions/%b/infer"
-    for version in (DIGEST[:8], DIGEST[:12], DIGEST):
-        read({"inputs": [X]}, path=path % version.encode()).check(plan())
-    for version in (DIGEST[:7], "1", "fffffffff"):
-        with pytest.raises(ModelNotFound, match="no version"):
-            read({"inputs": [X]}, path=path % version.encode()).check(plan())
-    with pytest.raises(ModelNotFound):
-        read({"inputs": [X]}, path=path % DIGEST.encode()).check(plan(TARGET, REMOTE))
+def test_a_version_is_asked_for_by_the_name_that_it_has_everywhere() -> None:
+    asked = read({"inputs": [X]}, path=b"/v2/models/fraud/versions/new/infer")
+    assert asked.model == "fraud@new"
 
 
 def test_a_guard_sees_every_string() -> None:

@@ -68,7 +68,7 @@ def test_a_request_is_the_binary_form() -> None:
         ],
         "outputs": [{"name": "z", "parameters": {"binary_data": True}}],
     }
-    asked = InferAsked("a model", "", request.body, b"%d" % request.header_length)
+    asked = InferAsked("a model", request.body, b"%d" % request.header_length)
     target = Target(model="m", revision="sha256:" + "0" * 64, kind="onnx", protocol="oip")
     asked.check(Plan(name="a model", identity="i", targets=(target,)))
 

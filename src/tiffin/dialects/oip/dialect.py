@@ -21,7 +21,6 @@ from tiffin.dialects.oip.messages import (
     RequestedOutput,
     RequestTensor,
     header_end,
-    is_version,
     read_request,
 )
 from tiffin.dialects.oip.paths import path_of, place_of
@@ -29,7 +28,6 @@ from tiffin.errors import (
     EndpointNotFound,
     InvalidRequest,
     MalformedBody,
-    ModelNotFound,
     SchemaViolation,
     TiffinError,
     UnsupportedParameter,
@@ -65,7 +63,7 @@ class InferDialect:
         if encoding is not None and encoding.lower() != b"identity":
             raise UnsupportedParameter("send the body without a content-encoding")
         length = exchange.header(HEADER_LENGTH)
-        return InferAsked(place.model, place.version, body, length)
+        return InferAsked(place.name, body, length)
 
     def error(self, error: TiffinError) -> tuple[int, Headers, bytes]:
         """`{"error": message}` with the status of the table."""
@@ -84,7 +82,6 @@ class InferAsked:
         "_body",
         "_end",
         "_length",
-        "_version",
         "cached_as",
         "model",
         "operation",
@@ -94,8 +91,9 @@ class InferAsked:
     )
 
     leaves_prefix = False
+    batch = False
 
-    def __init__(self, model: str, version: str, body: bytes, length: bytes | None) -> None:
+    def __init__(self, model: str, body: bytes, length: bytes | None) -> None:
         self._end = end = header_end(body, length)
         if body.count(b"{", 0, end) > MAX_OBJECTS and _objects(body[:end]) > MAX_OBJECTS:
             raise MalformedBody(f"the header has more than {MAX_OBJECTS} objects")
@@ -107,7 +105,6 @@ class InferAsked:
         refuse_duplicates(request, body, end)
         self._body = body
         self._length = length
-        self._version = version
         self._answer_header = b""
         self.model = model
         self.operation = "infer"
@@ -122,8 +119,7 @@ class InferAsked:
         return shape[0] if shape else 1
 
     def check(self, plan: Plan) -> None:
-        """What the fields mean together, and that the version is one that the plan has."""
-        check_version(self._version, plan)
+        """What the fields mean together."""
         _once("inputs", self.request.inputs)
         _once("outputs", self.request.outputs)
         _refuse_memory("parameters", self.request.parameters)
@@ -164,9 +160,8 @@ class InferAsked:
 
     def canonical(self) -> bytes:
         """The body as it came (the answer repeats its id), after where it was sent to."""
-        return b"%b %b %b\n%b" % (
+        return b"%b %b\n%b" % (
             self.model.encode(),
-            self._version.encode(),
             self._length or b"",
             self._body,
         )
@@ -227,19 +222,6 @@ class InferAsked:
                 f" {tensor.shape}, given {size}",
             )
         return size
-
-
-def check_version(version: str, plan: Plan) -> None:
-    """Raise `ModelNotFound` where a path's version isn't the one that the name stands for.
-
-    Only a name that leads to one model has versions: those of a route change with its targets.
-    """
-    if not version:
-        return
-    if len(plan.targets) != 1 or not is_version(version, plan.targets[0].revision):
-        raise ModelNotFound(
-            f"'{plan.name}' has no version '{version[:80]}'; its metadata lists those that it has"
-        )
 
 
 def _check_fields(request: InferRequest) -> None:

@@ -61,10 +61,10 @@ def versions_of(plan: Plan) -> list[str]:
     return [version_of(plan.targets[0].revision)] if len(plan.targets) == 1 else []
 
 
-def metadata_body(plan: Plan, tensors: Tensors) -> bytes:
-    """A model's metadata, under its public name and with our version of it."""
+def metadata_body(plan: Plan, labels: Sequence[str], tensors: Tensors) -> bytes:
+    """A model's metadata, under its public name, with our version of it and its others' labels."""
     told = ModelMetadata(
-        plan.name, versions_of(plan), tensors.platform, tensors.inputs, tensors.outputs
+        plan.name, [*versions_of(plan), *labels], tensors.platform, tensors.inputs, tensors.outputs
     )
     return msgspec.json.encode(told)
 

@@ -1,8 +1,10 @@
 """The paths of models: `/v2/models/{model}[/versions/{version}][/{verb}]`, read and written."""
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
+
+from tiffin.types.revisions import name_of
 
 MODELS = b"/v2/models/"
 
@@ -13,6 +15,14 @@ class Place(NamedTuple):
     model: str
     version: str
     verb: str
+
+    @property
+    def name(self) -> str:
+        """What is asked, as everybody else calls it: `MODEL@VERSION` where it has one."""
+        return name_of(self.model, self.version) if self.version else self.model
+
+
+NOWHERE: Final = Place("", "", "")
 
 
 def place_of(path: bytes) -> Place | None:
