@@ -14,6 +14,7 @@ from tiffin.config.models import (
     LocalCommon,
     LocalModel,
     Model,
+    ModelCommon,
     OnnxModel,
     PipelineModel,
     PythonModel,
@@ -29,6 +30,8 @@ from tiffin.types.paths import DataFolder, replica_name
 from tiffin.types.snapshot import Deployment, PlacedFile
 
 _PLAIN: Final = LocalCommon()
+_KEEPING: Final = "replicas keep idle_s hold_s cold_start_s memory_mb devices device_memory_mb"
+_AROUND: Final = (*ModelCommon.__struct_fields__, *_KEEPING.split())
 _ON_DEVICES: Final = ("cuda", "tensorrt", "CUDAExecutionProvider", "TensorrtExecutionProvider")
 
 
@@ -124,7 +127,7 @@ def device_bytes_of(model: LocalModel, files: Mapping[str, Path]) -> int:
 
 def _spec(model: LocalModel) -> LocalModel:
     """Without what only others than the process read, so that changing it restarts nothing."""
-    around = {field: getattr(_PLAIN, field) for field in LocalCommon.__struct_fields__}
+    around = {field: getattr(_PLAIN, field) for field in _AROUND}
     spec: LocalModel = msgspec.structs.replace(model, **around)
     match spec:
         case LlamacppModel():

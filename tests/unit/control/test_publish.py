@@ -92,6 +92,13 @@ def test_what_only_the_gateway_reads_restarts_no_replica() -> None:
     assert composed(MODELS.replace('"file:/small"]', '"file:/x"]\nslots = 9')).deployments != before
 
 
+def test_what_the_replica_reads_reaches_it() -> None:
+    text = '[models.m]\nruntime = "echo"\nqueue_timeout_s = 3\nslots = 2\n'
+    [deployment] = composed(text).deployments
+    spec = msgspec.json.decode(deployment.spec)
+    assert (spec["queue_timeout_s"], spec["slots"]) == (3, 2)
+
+
 def test_secrets_are_references() -> None:
     target = composed().plans["cloud"].targets[0]
     assert (target.key_env, target.upstream_model) == ("CLOUD_KEY", "cloud")
