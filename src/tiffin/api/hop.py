@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tiffin.dialects.openai.errors import error_response, stream_error_event
+from tiffin.dialects.openai.errors import hop_error_response, stream_error_event
 from tiffin.errors import (
     EndpointNotFound,
     InvalidRequest,
@@ -117,4 +117,4 @@ class failures_told:  # noqa: N801 - reads as the statement that it is
             exchange.write(stream_error_event(error))
             exchange.abort()
         else:
-            exchange.respond(*error_response(error))
+            exchange.respond(*hop_error_response(error))

@@ -12,11 +12,12 @@ import msgspec
 
 from tiffin.dialects.dialect import Asked, Reading, Told, Whole
 from tiffin.dialects.openai.errors import error_from_reply
-from tiffin.errors import Rejected, RunFailed, TiffinError, UpstreamFailed
+from tiffin.errors import Overloaded, Rejected, RunFailed, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
 from tiffin.gateway.due import Due
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.placement.choice import Reason, Wish
+from tiffin.gateway.placement.full import Ask, Kind
 from tiffin.gateway.placement.place import Place
 from tiffin.gateway.placement.prefixes import Chain, chain_of
 from tiffin.gateway.pool import Pool
@@ -70,6 +71,7 @@ class Attempts:
         "_guards",
         "_pool",
         "_run",
+        "_size",
         "_started",
         "_target",
         "_tried",
@@ -88,6 +90,7 @@ class Attempts:
         self._visit: Visit | None = None
         self._target: Target | None = None
         self._started = 0.0
+        self._size = 0
         self._tried: tuple[Place, ...] = ()
         self._warm = False
 
@@ -138,6 +141,11 @@ class Attempts:
         if station.target is not target:
             account.revision = station.target.revision
         path, content, body = asked.forward(target)
+        self._size = len(body)
+        if station.full():
+            refusal = station.refusal(self._ask(), self._started)
+            if refusal is not None:
+                raise refusal
         call = Call(path, body, self._headers(target), run.due.deadline, b"POST", content)
         if station.only is None:
             visit = station.visit(call, self._wish(target), self._tried)
@@ -166,6 +174,11 @@ class Attempts:
         account.usage = whole.usage
         self._guard_out(whole.body)
         return whole
+
+    def _ask(self) -> Ask:
+        run = self._run
+        left_s = min(run.due.deadline, run.due.aim, run.due.first) - self._started
+        return Ask(Kind(run.tenant, run.batch), left_s, self._size)
 
     def _wish(self, target: Target) -> Wish:
         """What makes one place better than another; its last attempt isn't for trying one out."""
@@ -242,6 +255,8 @@ class Attempts:
             if error is not None and visit.place is not None:
                 self._tried = (*self._tried, visit.place)
                 self._warm = visit.reason == Reason.PREFIX.value
+                if isinstance(error, Overloaded):
+                    visit.place.full.said(self._ask(), error, self._clock.monotonic())
 
 
 def _times(due: Due, now: float) -> bytes:

@@ -18,6 +18,7 @@ from tiffin.errors import (
     UpstreamUnavailable,
 )
 from tiffin.gateway.placement.choice import Choice, Chooser, Wish
+from tiffin.gateway.placement.full import Ask
 from tiffin.gateway.placement.health import Verdict
 from tiffin.gateway.placement.measures import Measures
 from tiffin.gateway.placement.place import Place
@@ -70,6 +71,24 @@ class Station:
                 f"the replica of '{name}' is down and being replaced", retry_after=2.0
             )
         raise Loading(f"the model '{name}' is being loaded", retry_after=2.0)
+
+    def full(self) -> bool:
+        """Whether every place has refused something of late."""
+        only = self.only
+        return bool(only.full) if only is not None else all(place.full for place in self.places)
+
+    def refusal(self, ask: Ask, now: float) -> Overloaded | None:
+        """What to refuse a request with where every place that is ready has just refused its like.
+
+        None where one of them may take it.
+        """
+        refusal = None
+        for place in self.places:
+            if place.ready:
+                refusal = place.full.refusal(ask, now)
+                if refusal is None:
+                    return None
+        return refusal
 
     def visit(self, call: Call, wish: Wish = ANYBODY, tried: Collection[Place] = ()) -> "Visit":
         """A place taken and the call sent, as a context; leaving it stops the call."""

@@ -16,6 +16,7 @@ from tiffin.errors import (
     ConfigInvalid,
     ContextLengthExceeded,
     InvalidRequest,
+    Overloaded,
     TiffinError,
     UpstreamFailed,
     UpstreamRefused,
@@ -97,13 +98,22 @@ class _Body(msgspec.Struct):
     error: _Error
 
 
+class _OnTheHop(_Error):
+    retry_after_ms: float | None = None
+    full_ms: float = 0.0
+
+
+class _BodyOnTheHop(msgspec.Struct):
+    error: _OnTheHop
+
+
 class _Line(msgspec.Struct):
     """The Open Inference Protocol's error."""
 
     error: str
 
 
-_READER = msgspec.json.Decoder(_Body)
+_READER = msgspec.json.Decoder(_BodyOnTheHop)
 _LINE = msgspec.json.Decoder(_Line)
 # Several slugs share a wire code; the most general of them is read back.
 _BY_CODE = {
@@ -124,6 +134,19 @@ def error_response(error: TiffinError) -> tuple[int, Headers, bytes]:
     return status_of(error), headers, error_body(error)
 
 
+def hop_error_response(error: TiffinError) -> tuple[int, Headers, bytes]:
+    """An error as a replica tells it to the gateway: exactly, with what is the gateway's alone."""
+    if not isinstance(error, Overloaded):
+        return error_response(error)
+    shape = TABLE[error.slug]
+    told = _OnTheHop(error.message[:MAX_MESSAGE], shape.type, error.param, shape.code)
+    told.full_ms = error.full_s * 1000
+    if error.retry_after is not None:
+        told.retry_after_ms = error.retry_after * 1000
+    headers = [(b"content-type", b"application/json"), *error_headers(error)]
+    return shape.status, headers, msgspec.json.encode(_BodyOnTheHop(told))
+
+
 def stream_error_event(error: TiffinError) -> bytes:
     """The last event of a stream that can't be ended well; no `[DONE]` follows it."""
     return b"data: %b\n\n" % error_body(error)
@@ -140,7 +163,12 @@ def error_from_reply(
     told = _read(body)
     if trusted and isinstance(told.code, str) and told.code in _BY_CODE:
         message = told.message[:MAX_MESSAGE]
-        return _BY_CODE[told.code](message, retry_after=retry_after, param=told.param)
+        if told.retry_after_ms is not None:
+            retry_after = told.retry_after_ms / 1000
+        error = _BY_CODE[told.code](message, retry_after=retry_after, param=told.param)
+        if isinstance(error, Overloaded):
+            error.full_s = told.full_ms / 1000
+        return error
     message = f"the upstream said: {told.message[:MAX_FOREIGN_MESSAGE]}"
     if status in (400, 413, 422):
         too_long = told.code == ContextLengthExceeded.slug
@@ -164,9 +192,9 @@ def error_from_event(payload: bytes, *, trusted: bool) -> TiffinError:
     return UpstreamFailed(f"the upstream broke off: {_read(payload).message[:MAX_FOREIGN_MESSAGE]}")
 
 
-def _read(body: bytes) -> _Error:
+def _read(body: bytes) -> _OnTheHop:
     with suppress(msgspec.DecodeError):
         return _READER.decode(body).error
     with suppress(msgspec.DecodeError):
-        return _Error(_LINE.decode(body).error)
-    return _Error("it gave no reason")
+        return _OnTheHop(_LINE.decode(body).error)
+    return _OnTheHop("it gave no reason")

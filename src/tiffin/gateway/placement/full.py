@@ -44,6 +44,10 @@ class Full:
     def __init__(self) -> None:
         self._refusals: dict[Kind, _Refusal] = {}
 
+    def __bool__(self) -> bool:
+        """Whether it remembers any."""
+        return bool(self._refusals)
+
     def said(self, ask: Ask, error: Overloaded, now: float) -> None:
         """It refused this one, and would refuse its like for `error.full_s`."""
         if error.full_s <= 0:

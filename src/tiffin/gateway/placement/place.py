@@ -1,9 +1,10 @@
 """One replica or upstream that answers: its connections, and what is known of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tiffin.gateway.placement.choice import Standing
+from tiffin.gateway.placement.full import Full
 from tiffin.ports.backend import Backend
 
 
@@ -25,3 +26,4 @@ class Place(Standing):
     ready: bool = False
     loaded: bool = False
     probe_at: float = 0.0
+    full: Full = field(default_factory=Full)
