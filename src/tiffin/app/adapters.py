@@ -128,18 +128,24 @@ def whisper(deployment: Deployment) -> SoundRuntime:
 
 
 def llamacpp(deployment: Deployment) -> TextRuntime:
-    """llama.cpp with its own socket beside the replica's; call it where a loop runs."""
+    """llama.cpp with its own socket beside the replica's, or OpenVINO with llama.cpp as its reader.
+
+    Call it where a loop runs.
+    """
     from tiffin.adapters.runtimes.engine import IDLE_CONNECTIONS
     from tiffin.adapters.runtimes.llamacpp import LlamacppRuntime
+    from tiffin.adapters.runtimes.openvino import OpenvinoRuntime
     from tiffin.adapters.upstreams.endpoint import Endpoint
     from tiffin.adapters.upstreams.http1 import Http1Backend
     from tiffin.config.models import GGUF, LlamacppModel
 
     engine_socket = str(Path(deployment.socket).with_suffix(".engine.sock"))
     endpoint = Endpoint(authority=b"engine", path=engine_socket)
-    return LlamacppRuntime(
+    spec = msgspec.json.decode(deployment.spec, type=LlamacppModel)
+    runtime = OpenvinoRuntime if spec.engine == "openvino" else LlamacppRuntime
+    return runtime(
         deployment.files[GGUF].path,
-        msgspec.json.decode(deployment.spec, type=LlamacppModel),
+        spec,
         deployment.threads,
         engine_socket,
         Http1Backend(endpoint, max_idle=IDLE_CONNECTIONS),

@@ -94,6 +94,11 @@ def restarted_models(folder: DataFolder) -> Path:
     return folder.root / "restarted.json"
 
 
+def calibrations(folder: DataFolder) -> Path:
+    """What was measured of engines, a file for each revision and machine."""
+    return folder.root / "calibrations"
+
+
 def imported_files(folder: DataFolder, model: str) -> Path:
     """What `tiffin models import` made of a model, beside the store that has it too."""
     return folder.root / "imported" / model

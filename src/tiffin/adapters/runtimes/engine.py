@@ -38,11 +38,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True, frozen=True)
 class Extent:
-    """How much an engine gets: `context` tokens in each of `slots`, and so many `threads`."""
+    """How much an engine gets: `context` tokens in each of `slots`, and so many `threads`.
+
+    `cache` is what keys and values are kept in: `f16`, `f32` or `q8_0`.
+    """
 
     context: int
     slots: int = 1
     threads: int = 1
+    cache: str = "f16"
 
 
 # What an engine only reads with: weights stay in the file, and no answer has room in its context.
@@ -62,6 +66,7 @@ class Engine:
         self._context = extent.context
         self._slots = extent.slots
         self._threads = max(extent.threads, 1)
+        self._cache = extent.cache
         self._purpose = purpose
         self._server: Any = None
 
@@ -107,6 +112,8 @@ class Engine:
         params.kv_unified = params.ctx_shift = params.fit_params = params.ui = False
         params.prefill_assistant = False
         params.sleep_idle_seconds = -1
+        kind = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{self._cache.upper()}")
+        params.cache_type_k = params.cache_type_v = kind
         self._adapt(params, xllamacpp)
         self._socket.unlink(missing_ok=True)
         return xllamacpp.Server(params)

@@ -35,7 +35,7 @@ class LlamacppRuntime:
     ) -> None:
         self._path = model_path
         self._spec = spec
-        extent = Extent(context=spec.context, slots=spec.slots, threads=threads)
+        extent = Extent(spec.context, spec.slots, threads, spec.cache_type)
         self._engine = Engine(model_path, engine_socket, extent)
         self._pool = backend
         self._line = Line(backend)

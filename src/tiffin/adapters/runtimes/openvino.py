@@ -60,7 +60,7 @@ class OpenvinoRuntime:
         self._vocabulary = await asyncio.to_thread(read_vocabulary, self._path)
         self._spelling = await asyncio.to_thread(read_spelling, self._path)
         context = min(spec.context, self._spelling.context or spec.context)
-        extent = Extent(context=context, slots=spec.slots, threads=self._threads)
+        extent = Extent(context, spec.slots, self._threads, spec.cache_type)
         self._engine = OpenvinoEngine(self._path, self._link, extent)
         await asyncio.to_thread(self._engine.start)
         await asyncio.to_thread(self._reader.start)

@@ -132,7 +132,10 @@ class OpenvinoEngine:
             scheduler.dynamic_split_fuse = True
             # Its prefix cache has no owners: one tenant's prompt would answer another's sooner.
             scheduler.enable_prefix_caching = False
-            properties = {"INFERENCE_NUM_THREADS": extent.threads}
+            properties = {
+                "INFERENCE_NUM_THREADS": extent.threads,
+                "KV_CACHE_PRECISION": _CACHES[extent.cache],
+            }
             pipeline = openvino_genai.ContinuousBatchingPipeline(
                 str(self._link), scheduler, "CPU", properties
             )
@@ -233,6 +236,7 @@ class OpenvinoEngine:
             self._emit(work, time.monotonic())
 
 
+_CACHES: Final = {"f16": "f16", "f32": "f32", "q8_0": "u8"}
 _FINISH: Final = {"STOP": "stop", "LENGTH": "length"}
 
 

@@ -1,0 +1,241 @@
+"""Measures the engines that could run a model, each in a process of its own, and chooses one.
+
+`python -m tiffin.app.calibrate '<Order as JSON>'` measures one engine and prints its figures. An
+engine that crashes on a file ends its own process, and that is a figure too.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import uvloop
+
+from tiffin.app.adapters import llamacpp
+from tiffin.app.clock import SystemClock
+from tiffin.config.models import GGUF, LlamacppModel
+from tiffin.control.catalogue.revision import revision_of
+from tiffin.control.engines.calibrations import engine_versions, machine_id
+from tiffin.control.engines.choice import REFERENCE, Aim, choose
+from tiffin.errors import TiffinError
+from tiffin.serving.engines.measure import (
+    CONTEXT,
+    PLACES,
+    SPEED_S,
+    Figures,
+    First,
+    choices,
+    drift,
+    speeds,
+)
+from tiffin.types.calibration import Calibration, Measured
+from tiffin.types.snapshot import Deployment, PlacedFile
+
+ENGINES: Final = (REFERENCE, "openvino")
+SLOTS: Final = 16
+BOUND_S: Final = 60.0
+"""The longest that all of it may take; what isn't done by then has failed."""
+NICENESS: Final = 10
+TRUTH: Final = "reference"
+
+
+class Effort(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is measured: the defaults take some 30 s for a small model."""
+
+    slots: int = SLOTS
+    places: int = PLACES
+    speed_s: float = SPEED_S
+    within_s: float = BOUND_S
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process is to measure: `engine` is one of ours, or `reference` for choices alone."""
+
+    engine: str
+    model: LlamacppModel
+    path: str
+    threads: int
+    effort: Effort = Effort()
+
+
+class _Found(msgspec.Struct, kw_only=True):
+    measured: Measured
+    firsts: list[tuple[list[int], float]] = []
+
+
+async def calibrate(
+    model: LlamacppModel, path: Path, threads: int, effort: Effort | None = None
+) -> Calibration:
+    """Measure every engine, one after another, and choose; cancelling it ends what measures."""
+    effort = effort or Effort()
+    until = time.monotonic() + effort.within_s
+    found: dict[str, _Found] = {}
+    for engine in (TRUTH, *ENGINES):
+        order = Order(engine=engine, model=model, path=str(path), threads=threads, effort=effort)
+        found[engine] = await _in_a_process(order, until)
+    measured = [_compared(found[engine], found[TRUTH]) for engine in ENGINES]
+    choice = choose(measured, Aim(ttft_ms=model.slo.ttft_p95_ms, slots=model.slots))
+    return Calibration(
+        revision=revision_of(model),
+        machine=machine_id(),
+        taken_ns=time.time_ns(),
+        versions=engine_versions(),
+        measured=measured,
+        engine=choice.engine,
+        why=choice.why,
+    )
+
+
+async def _in_a_process(order: Order, until: float) -> _Found:
+    left = until - time.monotonic()
+    if left <= 0:
+        return _failed(order.engine, "there was no time left to measure it")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tiffin.app.calibrate", msgspec.json.encode(order).decode()),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(left):
+            assert process.stdout is not None  # noqa: S101 - it was asked for
+            said = await process.stdout.read()
+            code = await process.wait()
+    except TimeoutError:
+        return _failed(order.engine, "it took too long to measure")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if code < 0:
+        return _failed(order.engine, f"its process died of {signal.Signals(-code).name}")
+    with contextlib.suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(said.rpartition(b"\n")[2], type=_Found)
+    return _failed(order.engine, f"its process ended with status {code}")
+
+
+def _failed(engine: str, why: str) -> _Found:
+    return _Found(measured=Measured(engine=engine, failed=why))
+
+
+def _compared(found: _Found, truth: _Found) -> Measured:
+    measured = found.measured
+    if measured.failed:
+        return measured
+    if truth.measured.failed:
+        if measured.engine == REFERENCE:
+            return measured
+        why = f"nothing to compare it with: {truth.measured.failed}"
+        return msgspec.structs.replace(measured, failed=why)
+    apart, same = drift(_firsts(found), _firsts(truth))
+    return msgspec.structs.replace(measured, drift=apart, same=same)
+
+
+def _firsts(found: _Found) -> list[First]:
+    return [First(bytes(token), logprob) for token, logprob in found.firsts]
+
+
+async def _measure(order: Order) -> _Found:
+    clock = SystemClock()
+    is_truth = order.engine == TRUTH
+    effort = order.effort
+    spec = msgspec.structs.replace(
+        order.model,
+        context=CONTEXT,
+        slots=1 if is_truth else effort.slots,
+        engine=REFERENCE if is_truth else order.engine,
+        cache_type="f32" if is_truth else order.model.cache_type,
+        stream_interval_ms=0.0,
+    )
+    with tempfile.TemporaryDirectory(prefix="tiffin-") as folder:
+        deployment = Deployment(
+            model="calibration",
+            revision="",
+            socket=f"{folder}/r.sock",
+            spec=msgspec.Raw(msgspec.json.encode(spec)),
+            files={GGUF: PlacedFile(path=order.path, sha256=spec.sha256)},
+            threads=order.threads,
+        )
+        runtime = llamacpp(deployment)
+        try:
+            began = clock.monotonic()
+            await runtime.load()
+            load_ms = int((clock.monotonic() - began) * 1000)
+            firsts = await choices(runtime, effort.places)
+            figures = Figures()
+            if not is_truth:
+                figures = await speeds(runtime, clock, effort.slots, effort.speed_s)
+        except TiffinError as error:
+            return _failed(order.engine, error.message)
+        finally:
+            await runtime.close()
+    return _Found(
+        measured=Measured(
+            engine=order.engine,
+            load_ms=load_ms,
+            ttft_ms=figures.ttft_ms,
+            tokens_per_s=figures.tokens_per_s,
+            memory_bytes=_peak_bytes(),
+        ),
+        firsts=[(list(first.token), first.logprob) for first in firsts],
+    )
+
+
+def _peak_bytes() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def table(calibration: Calibration) -> list[str]:
+    """The figures as lines for a terminal, the choice last."""
+    rows: list[tuple[str, ...]] = [
+        ("engine", *(f"tok/s at {many}" for many in _numbers(calibration.measured))),
+    ]
+    rows[0] += ("first token", "load", "memory", "off by", "same choice")
+    for one in calibration.measured:
+        if not one.failed:
+            rows.append(_row(one, _numbers(calibration.measured)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.rjust, row, widths)) for row in rows]
+    lines += [f"{one.engine}: {one.failed}" for one in calibration.measured if one.failed]
+    return [*lines, f"{calibration.engine} is the one: {calibration.why}"]
+
+
+def _numbers(measured: Sequence[Measured]) -> list[int]:
+    return sorted({many for one in measured for many in one.tokens_per_s})
+
+
+def _row(one: Measured, numbers: Sequence[int]) -> tuple[str, ...]:
+    rates = (f"{one.tokens_per_s.get(many, 0.0):.0f}" for many in numbers)
+    memory = f"{one.memory_bytes / 2**20:.0f} MB"
+    rest = (f"{one.ttft_ms:.0f} ms", f"{one.load_ms / 1000:.1f} s", memory)
+    return (one.engine, *rates, *rest, f"{one.drift:.3f}", f"{one.same:.0%}")
+
+
+def _enter(argv: Sequence[str]) -> Any:
+    """End with whoever started this, and leave the processor to those that answer requests."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    os.nice(NICENESS)
+    return msgspec.json.decode(argv[1], type=Order)
+
+
+def main() -> None:
+    """Entry of a process that measures one engine."""
+    order = _enter(sys.argv)
+    found = uvloop.run(_measure(order))
+    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(found))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Calibrations kept with their revisions on this machine, and models whose engine they decide."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tiffin.config.models import LlamacppModel, Model
+from tiffin.control.catalogue.revision import revision_of
+from tiffin.control.engines.choice import REFERENCE
+from tiffin.types.calibration import Calibration
+
+PACKAGES: Final[Mapping[str, str]] = {"llamacpp": "xllamacpp", "openvino": "openvino-genai"}
+_MODEL_LINE: Final = re.compile(r"^(?:model name|CPU part)\s*:\s*(.*)$", re.MULTILINE)
+
+
+class Calibrations:
+    """The files of one folder; each is replaced whole."""
+
+    def __init__(self, folder: Path, machine: str, versions: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._machine = machine
+        self._versions = dict(versions)
+
+    def of(self, revision: str) -> Calibration | None:
+        """What was measured of a revision here with these engines, if it was."""
+        try:
+            kept = msgspec.json.decode(self._path(revision).read_bytes(), type=Calibration)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return kept if kept.versions == self._versions else None
+
+    def keep(self, calibration: Calibration) -> Path:
+        """Keep it, in place of an older one; raises `OSError`."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._path(calibration.revision)
+        fresh = path.with_suffix(f".{os.getpid()}.tmp")
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(calibration)))
+        fresh.replace(path)
+        return path
+
+    def mark(self) -> int:
+        """A number that changes with the files."""
+        try:
+            return self._folder.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def resolved(self, models: Mapping[str, Model]) -> dict[str, Model]:
+        """The models with `engine = "auto"` turned into what was chosen; llama.cpp until then."""
+        return {name: self._resolved(model) for name, model in models.items()}
+
+    def undecided(self, models: Mapping[str, Model]) -> list[str]:
+        """The models whose engine is to be measured and hasn't been."""
+        return [
+            name
+            for name, model in models.items()
+            if isinstance(model, LlamacppModel)
+            and model.engine == "auto"
+            and self.of(revision_of(model)) is None
+        ]
+
+    def _resolved(self, model: Model) -> Model:
+        if not isinstance(model, LlamacppModel) or model.engine != "auto":
+            return model
+        kept = self.of(revision_of(model))
+        engine = kept.engine if kept and kept.engine in PACKAGES else REFERENCE
+        return msgspec.structs.replace(model, engine=engine)
+
+    def _path(self, revision: str) -> Path:
+        return self._folder / f"{revision.removeprefix('sha256:')}.{self._machine}.json"
+
+
+def machine_id(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Eight digits that differ where processors or how many may be used do."""
+    try:
+        kinds = sorted(set(_MODEL_LINE.findall(cpuinfo.read_text())))
+    except OSError:
+        kinds = []
+    meaning = [*kinds, os.uname().machine, str(len(os.sched_getaffinity(0)))]
+    return hashlib.sha256("\n".join(meaning).encode()).hexdigest()[:8]
+
+
+def engine_versions() -> dict[str, str]:
+    """The versions of the engines that are installed here."""
+    found = {}
+    for engine, package in PACKAGES.items():
+        try:
+            found[engine] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
