@@ -202,7 +202,7 @@ async def test_without_a_tokenizer_tokens_are_guessed(tmp_path: Path) -> None:
 async def test_its_numbers_are_passed_on(vllm: LaunchedRuntime) -> None:
     numbers = await vllm.numbers()
     assert (numbers.kv_usage, numbers.waiting, numbers.prefix_hits) == (0.25, 0.0, 4.0)
-    before = numbers.moved
+    before = numbers.moved or 0.0
     [prompt] = await vllm.prepare(chat("one two"))
     await run(vllm, prompt)
     assert (await vllm.numbers()).moved == before + 2

@@ -1,12 +1,14 @@
 """Gives replicas of one machine their devices, and remembers what was promised to whom."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from tiffin.app.polled_file import PolledFile
 from tiffin.control.fleet.devices import Promise, seat
+from tiffin.control.fleet.status import ProcessStatus, State
 from tiffin.control.machine import FILE
 from tiffin.types.machine import CPU, Machine
 from tiffin.types.snapshot import Deployment
@@ -36,13 +38,13 @@ class Accelerators:
             self._promises[name] = Promise(devices=given.devices, need_bytes=need)
         return msgspec.structs.replace(deployment, devices=given.devices, hindrance=given.refusal)
 
-    def follow(self, living: Collection[str], ready: Collection[str]) -> None:
-        """Take back what was promised to those that don't live; what the ready ones took shows."""
+    def follow(self, processes: Iterable[ProcessStatus]) -> None:
+        """Take back what was promised to those that have gone; what the ready ones took shows."""
+        if not self._promises:
+            return
+        living = {one.name: one for one in processes if one.pid}
         for name, promise in list(self._promises.items()):
             if name not in living:
                 del self._promises[name]
-            elif promise.loading and name in ready:
-                settled = Promise(
-                    devices=promise.devices, need_bytes=promise.need_bytes, loading=False
-                )
-                self._promises[name] = settled
+            elif promise.loading and living[name].state is State.READY:
+                self._promises[name] = replace(promise, loading=False)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvloop
 
+from tiffin.adapters.devices.cpu import CpuDevices
+from tiffin.adapters.devices.nvidia import NvidiaDevices
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
@@ -32,6 +34,8 @@ from tiffin.control.catalogue.pull import Sources
 from tiffin.control.chores import Chore
 from tiffin.control.fleet.status import Status
 from tiffin.control.ingest import Ingest
+from tiffin.control.machine import FILE as MACHINE_FILE
+from tiffin.control.machine import MachineWatch
 from tiffin.control.observed import Observed, observed
 from tiffin.control.office import Applied, Office
 from tiffin.control.publish import Publisher, Site, replace_file
@@ -49,6 +53,7 @@ INGEST_EVERY_S = 0.25
 INGEST_IDLE_S = 1.0
 PUBLISH_EVERY_S = 5.0
 METRICS_EVERY_S = 0.5
+LOOK_AROUND_EVERY_S = 5.0
 OBSERVE_EVERY_S = 0.25
 HEARTBEAT_EVERY_S = 0.5
 TRIM_EVERY_S = 30.0
@@ -98,6 +103,9 @@ class Control:
             "tiffin_model_load_seconds", "Seconds that a model's last load took", ("model", "phase")
         )
         self.failing = self.meter.gauge("tiffin_degraded", "Parts of control that fail", ("part",))
+        devices = (CpuDevices(), NvidiaDevices())
+        path = self.folder.run / MACHINE_FILE
+        self.machine = MachineWatch(devices, path, self.meter, self.clock)
         self.chores = [
             Chore("admin", self._serve, None),
             Chore("publish", self._publish, PUBLISH_EVERY_S),
@@ -106,6 +114,7 @@ class Control:
             Chore("ingest", self.ingest.catch_up, INGEST_EVERY_S, INGEST_IDLE_S),
             Chore("trim", self._trim, TRIM_EVERY_S),
             Chore("metrics", self._measure, METRICS_EVERY_S),
+            Chore("machine", self.machine.look, LOOK_AROUND_EVERY_S),
             Chore("fold", self._fold, FOLD_EVERY_S),
         ]
         self._server: EdgeServer | None = None
@@ -136,6 +145,7 @@ class Control:
             await self._last_ingest()
             beating.cancel()
         self._measure_now()
+        self.machine.close()
         self.meter.close()
         self.accounts.close()
         progress.close()

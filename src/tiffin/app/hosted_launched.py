@@ -8,7 +8,7 @@ from tiffin.app.hosted import Surroundings
 from tiffin.app.hosted_text import TextHosted
 from tiffin.errors import RunFailed, TiffinError
 from tiffin.ports.exchange import Exchange
-from tiffin.serving.engine_measures import EngineMeasures
+from tiffin.serving.engine_measures import EngineMeasures, EngineNumbers
 
 LOOK_BUSY_S = 1.0
 LOOK_IDLE_S = 5.0
@@ -61,13 +61,20 @@ class LaunchedHosted:
         await self._text.close()
 
     async def _watch(self) -> None:
-        """Pass on what the engine counts, and show that it moves while it reads a long prompt."""
+        """Pass on what the engine counts, and show that it moves while it reads a long prompt.
+
+        One that counts nothing is taken to move while it says that it is healthy.
+        """
         while True:
-            # An engine that is too busy to say how it does isn't at fault for that.
-            with contextlib.suppress(TiffinError):
+            try:
                 numbers = await self._runtime.numbers()
-                self._measures.note(numbers)
-                if numbers.moved != self._moved:
-                    self._moved = numbers.moved
-                    self._progress.step()
+            except TiffinError:
+                numbers = EngineNumbers()
+            self._measures.note(numbers)
+            if numbers.moved is None:
+                moved = await self._runtime.healthy()
+            else:
+                moved, self._moved = numbers.moved != self._moved, numbers.moved
+            if moved:
+                self._progress.step()
             await asyncio.sleep(LOOK_BUSY_S if self._text.busy else LOOK_IDLE_S)

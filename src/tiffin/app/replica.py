@@ -20,7 +20,9 @@ from tiffin.app.clock import SystemClock
 from tiffin.app.edges import listen, private_edge
 from tiffin.app.hosted import Surroundings
 from tiffin.app.outbox import LoopOutbox
-from tiffin.errors import DigestMismatch, LoadFailed, TiffinError
+from tiffin.config.environ import set_variables
+from tiffin.control.fleet.devices import variables
+from tiffin.errors import DigestMismatch, LoadFailed, TiffinError, Unavailable
 from tiffin.serving.progress import ProgressFile
 from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
@@ -228,6 +230,10 @@ async def serve(boot: Boot) -> int:
     if deployment is None:
         raise ValueError("a replica's boot value has a deployment")
     states = StateFile(DataFolder(Path(boot.data)).run / f"{boot.name}.state.json")
+    if deployment.hindrance:
+        return states.failed(Unavailable(deployment.hindrance))
+    # Before any library looks for devices.
+    set_variables(variables(deployment.devices))
     try:
         process = ReplicaProcess(boot, deployment, states)
     except Exception as error:  # noqa: BLE001 - whatever the reason, it is told

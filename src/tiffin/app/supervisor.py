@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from tiffin.adapters.launchers.process import ProcessLauncher
+from tiffin.app.accelerators import Accelerators
 from tiffin.app.boot import Boot, command
 from tiffin.app.claim import claim, listen, url
 from tiffin.app.console import Console, Download, PatientConsole
@@ -105,6 +106,7 @@ class Supervisor:
     ) -> None:
         self._options = options
         self._folder = DataFolder(options.data)
+        self._accelerators = Accelerators(self._folder.run)
         self._listener = listener
         self._log_file = log_file
         plain = ProcessLauncher()
@@ -167,6 +169,7 @@ class Supervisor:
                 if (wanted := snapshot.changed()) is not None:
                     residency.follow(wanted.deployments, wanted.leaving)
                 residency.look()
+                self._accelerators.follow([keeper.status for keeper in replicas.keepers])
                 self._keep_warm(everyone(), replicas.wanted.values())
             if (fetch := fetching.changed()) is not None:
                 self._herald.downloads(fetch)
@@ -210,7 +213,11 @@ class Supervisor:
                 name=name,
                 role="replica",
                 run=self._folder.run,
-                command=lambda: command(self._boot("replica", name, deployment=deployment)),
+                command=lambda: command(
+                    self._boot(
+                        "replica", name, deployment=self._accelerators.placed(name, deployment)
+                    )
+                ),
                 patience=Patience(start_s=loads.load_timeout_s),
                 grace_s=self._options.server.drain_s + AFTER_DRAIN_S,
                 model=deployment.model,

@@ -184,6 +184,22 @@ def status(
 
 
 @app.command()
+def machine(as_json: AsJson = False) -> None:
+    """Show what this machine computes with: the processor, and GPUs by the names that models take.
+
+    It needs no running server. GPUs are seen with `pip install 'tiffin[nvidia]'`.
+
+    Examples:
+
+        tiffin machine
+        tiffin machine --json
+    """
+    from tiffin.cli.machine import show_machine
+
+    show_machine(as_json=as_json)
+
+
+@app.command()
 def chat(
     prompt: Annotated[
         str, typer.Argument(help="What to say; without it, a conversation.", show_default=False)

@@ -20,6 +20,11 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def set_variables(variables: Mapping[str, str]) -> None:
+    """Set variables of this process, for libraries that read them and for what it starts."""
+    os.environ.update(variables)
+
+
 def overridden(tree: Tree, environ: Mapping[str, str]) -> Tree:
     """The tree with every `TIFFIN__…` variable in its place, typed as the setting is.
 

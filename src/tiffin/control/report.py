@@ -10,8 +10,10 @@ import msgspec
 from tiffin.control.chores import Chore
 from tiffin.control.fetch import Download
 from tiffin.control.fleet.status import ProcessStatus, State, Status
+from tiffin.control.machine import FILE
 from tiffin.control.office import Office
 from tiffin.control.rollout import READY
+from tiffin.types.machine import Machine
 from tiffin.types.paths import DataFolder, replica_of
 from tiffin.types.snapshot import Plan, Snapshot, Target
 
@@ -106,6 +108,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[ProcessStatus, ...] = ()
     address: str = ""
     started_ns: int = 0
+    machine: Machine | None = None
     memory_budget_bytes: int = 0
     memory_counted_bytes: int = 0
     warm: int = 0
@@ -167,6 +170,7 @@ def report(
         processes=status.processes,
         address=status.address,
         started_ns=status.started_ns,
+        machine=_read(folder.run / FILE, Machine),
         memory_budget_bytes=status.memory_budget_bytes,
         memory_counted_bytes=sum(one.need_bytes for one in status.processes if one.pid),
         warm=status.warm,

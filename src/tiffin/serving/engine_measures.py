@@ -9,14 +9,14 @@ _LABEL = ("model_name",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineNumbers:
-    """An engine's own view, None where it doesn't tell. `moved` only grows, while it works."""
+    """An engine's own view, None where it doesn't tell. `moved` grows while it works."""
 
     running: float | None = None
     waiting: float | None = None
     kv_usage: float | None = None
     prefix_queries: float | None = None
     prefix_hits: float | None = None
-    moved: float = 0.0
+    moved: float | None = None
 
 
 class EngineMeasures:

@@ -138,6 +138,10 @@ class LaunchedRuntime:
         """What the engine says about itself; raises `TiffinError` where it doesn't answer."""
         return await self._line.numbers()
 
+    async def healthy(self) -> bool:
+        """Whether the engine answers that it is."""
+        return await self._line.healthy()
+
     async def close(self) -> None:
         """End the engine; what runs there ends with it."""
         self._line.pool.close()

@@ -12,7 +12,7 @@ from typing import Final
 from tiffin.adapters.runtimes.launch_table import PROFILES, Profile
 from tiffin.adapters.runtimes.named_files import NamedFiles
 from tiffin.config.models import LaunchedModel
-from tiffin.errors import LoadFailed, TiffinError
+from tiffin.errors import LoadFailed, TiffinError, Unavailable
 from tiffin.ports.launcher import Child, Launcher
 from tiffin.telemetry import log
 
@@ -21,6 +21,7 @@ MAX_WORD: Final = 300
 FIRST_LOOK_S: Final = 0.05
 LATER_LOOK_S: Final = 1.0
 END_S: Final = 10.0
+NOT_FOUND: Final = 127  # as shells have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,11 @@ class EngineChild:
                 while not await healthy():
                     await asyncio.wait({gone}, timeout=pause_s)
                     if gone.done():
-                        raise LoadFailed(self._obituary(f"ended with code {gone.result()}"))
+                        raise self._failed(gone.result())
                     pause_s = min(2 * pause_s, LATER_LOOK_S)
-        except TimeoutError as error:
-            raise LoadFailed(self._obituary(f"isn't healthy after {within_s:.0f} s")) from error
+        except TimeoutError:
+            why = Unavailable("it may be healthy another time")
+            raise LoadFailed(self._obituary(f"isn't healthy after {within_s:.0f} s")) from why
         finally:
             gone.cancel()
 
@@ -129,6 +131,13 @@ class EngineChild:
         if word:
             self._words.append(word[:MAX_WORD])
             log.info("the engine says", engine=self._spec.engine, said=word[:MAX_WORD])
+
+    def _failed(self, code: int) -> LoadFailed:
+        """Its end before it was healthy, which may be due to what it lacked at that moment."""
+        error = LoadFailed(self._obituary(f"ended with code {code}"))
+        if code != NOT_FOUND:
+            error.__cause__ = Unavailable("it may start another time")
+        return error
 
     def _obituary(self, what: str) -> str:
         said = " | ".join(self._words)

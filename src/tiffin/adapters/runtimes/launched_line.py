@@ -173,7 +173,7 @@ def read_numbers(text: str, names: Names) -> EngineNumbers:
         kv_usage=found.get(names.kv_usage),
         prefix_queries=found.get(names.prefix_queries),
         prefix_hits=found.get(names.prefix_hits),
-        moved=sum(found.get(name, 0.0) for name in names.moving),
+        moved=sum(moving) if (moving := [found[n] for n in names.moving if n in found]) else None,
     )
 
 
