@@ -195,6 +195,14 @@ async def test_a_model_is_unloaded_and_loaded(pages: Pages) -> None:
     assert (status, told["loaded"]) == (200, True)
 
 
+async def test_a_model_is_told_to_start_anew(pages: Pages) -> None:
+    before = (await pages.ask("GET", "/admin/v1/status"))[1]["models"][0]["replica"]
+    status, told = await pages.ask("POST", "/admin/v1/models/one/restart")
+    assert (status, told["model"], told["number"]) == (200, "one", 2)
+    assert (await pages.ask("GET", "/admin/v1/status"))[1]["models"][0]["replica"] != before
+    assert (await pages.ask("POST", "/admin/v1/models/none/restart"))[0] == 404
+
+
 async def test_a_defect_fails_one_request(pages: Pages) -> None:
     pages.office.loaded = 3  # type: ignore[assignment]
     status, body = await pages.ask("GET", "/admin/v1/config")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.control.installation import ONE, RUNNING, TWO, Installation
 from tiffin.control.applied import life_of
+from tiffin.control.observed import Observed
 from tiffin.control.office import changed
 from tiffin.control.publish import Publisher
 from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
@@ -177,3 +178,37 @@ def test_a_broken_note_of_what_is_unloaded_loads_everything(site: Installation) 
     site.folder.unloaded.write_text("{")
     site.opened()
     assert state_of(site, "one")[0] == "ready-to-run"
+
+
+def test_a_restart_is_counted_on_disk_and_makes_other_replicas(site: Installation) -> None:
+    office = site.opened()
+    before = Publisher(site.folder.snapshot).current
+    assert before is not None
+    office.restart("one")
+    after = Publisher(site.folder.snapshot).current
+    assert after is not None
+    assert [one.name for one in after.deployments] != [one.name for one in before.deployments]
+    site.opened()
+    assert Publisher(site.folder.snapshot).current == after, "it isn't done again"
+    with pytest.raises(ModelNotFound):
+        office.restart("two")
+
+
+def test_what_runs_is_published_when_it_changes_and_at_no_other_time(site: Installation) -> None:
+    office = site.opened()
+    first = Publisher(site.folder.snapshot).current
+    assert first is not None
+    names = frozenset(one.name for one in first.deployments)
+    site.observed = Observed(names, names)
+    office.restart("one")
+    both = Publisher(site.folder.snapshot).current
+    assert both is not None
+    assert set(both.coming) == {"one"}
+    office.observe()
+    assert Publisher(site.folder.snapshot).current == both
+    everybody = frozenset(one.name for one in both.deployments)
+    site.observed = Observed(everybody, everybody)
+    office.observe()
+    switched = Publisher(site.folder.snapshot).current
+    assert switched is not None
+    assert (switched.coming, set(switched.leaving)) == ({}, set(names))

@@ -7,6 +7,7 @@ import pytest
 
 from tiffin.config.load import load_text
 from tiffin.config.models import GGUF
+from tiffin.control.deploy import threads_of
 from tiffin.control.publish import Publisher, Shelf, Site, compose
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import PlacedFile, Snapshot
@@ -83,6 +84,35 @@ def test_language_models_share_the_cores_those_still_to_come_included() -> None:
     assert composed().deployments[0].threads == 4
     asked = MODELS.replace('"file:/small"]', '"file:/small"]\nthreads = 3')
     assert composed(asked).deployments[0].threads == 3
+
+
+SHARED = """
+[models.a]
+runtime = "python"
+files = {}
+replicas = 3
+[models.b]
+runtime = "python"
+files = {}
+replicas = 2
+keep = "on-demand"
+[models.c]
+runtime = "python"
+files = {}
+keep = "on-demand"
+[models.parrot]
+runtime = "echo"
+replicas = 9
+"""
+
+
+def test_replicas_share_the_cores_with_those_on_demand_by_turns() -> None:
+    loaded = load_text(SHARED.encode(), {}).config.models
+    assert threads_of(loaded["a"], loaded, 10) == 2
+    assert threads_of(loaded["c"], loaded, 10) == 2
+    assert threads_of(loaded["parrot"], loaded, 10) == 1
+    alone = {"a": loaded["a"]}
+    assert threads_of(loaded["a"], alone, 10) == 3
 
 
 def test_what_only_the_gateway_reads_restarts_no_replica() -> None:
