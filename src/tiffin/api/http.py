@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from tiffin.api.framing import ONCE, unclear
-from tiffin.api.wire_exchange import Room, WireExchange
+from tiffin.api.wire_exchange import Room, WireExchange, local
 from tiffin.errors import (
     InvalidRequest,
     MalformedBody,
@@ -36,14 +36,15 @@ DISCARD_BYTES = 1_048_576
 DISCARD_S = 2.0
 
 Handler = Callable[[Exchange], Awaitable[None]]
-ErrorAnswer = Callable[[TiffinError], tuple[int, Headers, bytes]]
+ErrorAnswer = Callable[[TiffinError, bytes], tuple[int, Headers, bytes]]
 
 
 @dataclass(slots=True, frozen=True)
 class Edge:
     """What a server accepts and who answers. Sizes are bytes, times seconds.
 
-    `answer_error` turns an error that has no handler yet (a bad head, say) into a response.
+    `answer_error` turns an error that has no handler yet (a bad head, say) into a response, in the
+    shape of the path that was asked for, as far as that was read.
     """
 
     handler: Handler
@@ -76,6 +77,7 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
         self.waiting: deque[WireExchange] = deque()
         self.exchange: WireExchange | None = None  # being answered
         self.receiving: WireExchange | None = None  # whose body is still coming
+        self.url = b""
         self.head_bytes = 0
         self.in_head = True
         self.declining = False  # a head that asks for another protocol has come
@@ -286,7 +288,8 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
         if self.refusing or self.transport.is_closing():
             return
         if self.exchange is None:
-            code, headers, body = self.edge.answer_error(error)
+            path = local(self.url).partition(b"?")[0]
+            code, headers, body = self.edge.answer_error(error, path)
             self.send(response(status or code, [*headers, CLOSE], body))
             self.linger()
         else:  # an answer is under way: nothing may be put into the middle of it

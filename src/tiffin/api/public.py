@@ -193,6 +193,11 @@ def _dialect_of(path: bytes) -> Dialect:
     return TENSORS if _is_tensors(path) else OPENAI
 
 
+def answer_error(error: TiffinError, path: bytes) -> tuple[int, Headers, bytes]:
+    """An error of a request that no handler got, in the shape of the endpoint that it asked for."""
+    return _dialect_of(path).error(error)
+
+
 def not_allowed(exchange: Exchange, method: str) -> MethodNotAllowed:
     """The refusal of a method that the endpoint doesn't have."""
     path = exchange.path[:80].decode("utf-8", "replace")

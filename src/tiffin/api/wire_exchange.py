@@ -259,5 +259,7 @@ def too_large(limit: int) -> PayloadTooLarge:
 
 def local(url: bytes) -> bytes:
     """A request's target from its path on: clients that think of us as a proxy write all of it."""
+    if url[:1] == b"/":
+        return url
     path = url.partition(b"://")[2].partition(b"/")
     return b"".join(path[1:]) or url

@@ -4,9 +4,11 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-from tiffin.api.http import Edge, Handler
+from tiffin.api.http import Edge, ErrorAnswer, Handler
 from tiffin.config.schema import Server
 from tiffin.dialects.openai.errors import error_response
+from tiffin.errors import TiffinError
+from tiffin.ports.exchange import Headers
 from tiffin.ports.outbox import DirectOutbox, Outbox
 
 # The gateway's idle connections are its own to close.
@@ -22,12 +24,14 @@ def listen(path: Path) -> socket.socket:
     return sock
 
 
-def public_edge(handler: Handler, server: Server, outbox: Outbox | None = None) -> Edge:
-    """The edge of the public port."""
+def public_edge(
+    handler: Handler, server: Server, answer_error: ErrorAnswer, outbox: Outbox | None = None
+) -> Edge:
+    """The edge of the public port; `answer_error` knows the shapes of its endpoints."""
     return Edge(
         outbox=outbox or DirectOutbox(),
         handler=handler,
-        answer_error=error_response,
+        answer_error=answer_error,
         max_body_bytes=server.max_body_bytes,
         max_header_bytes=server.max_header_bytes,
         max_headers=server.max_headers,
@@ -40,4 +44,9 @@ def public_edge(handler: Handler, server: Server, outbox: Outbox | None = None) 
 
 def private_edge(handler: Handler, server: Server, outbox: Outbox | None = None) -> Edge:
     """The edge of a server that only the gateway and the terminal talk to."""
-    return replace(public_edge(handler, server, outbox), keep_alive_s=KEEP_ALIVE_S)
+    return replace(public_edge(handler, server, _told, outbox), keep_alive_s=KEEP_ALIVE_S)
+
+
+def _told(error: TiffinError, path: bytes) -> tuple[int, Headers, bytes]:
+    """Between processes errors have one shape, whatever was asked for."""
+    return error_response(error)

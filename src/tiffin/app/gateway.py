@@ -20,7 +20,7 @@ from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
 from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.api.http import Edge
 from tiffin.api.oip import Sources, TensorPages
-from tiffin.api.public import Desk, PublicSite
+from tiffin.api.public import Desk, PublicSite, answer_error
 from tiffin.api.responses import ResponsePages
 from tiffin.api.server import EdgeServer
 from tiffin.app.boot import Boot, enter, read_boot
@@ -179,7 +179,7 @@ class Gateway:
         )
         dialect = ResponsesDialect(self.conversations, self._tenant_of, self.clock)
         site = PublicSite(walk, all_operations(dialect), desk)
-        return public_edge(site, server, self.outbox)
+        return public_edge(site, server, answer_error, self.outbox)
 
     def _tenant_of(self, exchange: Exchange) -> str:
         return authenticate(exchange, self.snapshot()).tenant

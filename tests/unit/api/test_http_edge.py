@@ -74,7 +74,7 @@ class Site:
             raise
 
 
-def answer_error(error: TiffinError) -> tuple[int, Headers, bytes]:
+def answer_error(error: TiffinError, path: bytes) -> tuple[int, Headers, bytes]:
     return 400, [], error.slug.encode()
 
 
