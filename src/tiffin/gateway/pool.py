@@ -106,6 +106,7 @@ class Pool:
             self._stations[target] = station or Station(target, places, self._measures)
         for target in snapshot.coming.values():
             list(self._places_of(target, known))
+        self._trust(snapshot)
         self._retired += known.values()
         self._sweep()
         self._used_ns = {m: at for m, at in self._used_ns.items() if m in self._of_model}
@@ -223,6 +224,15 @@ class Pool:
             ready=ready,
             loaded=ready,
         )
+
+    def _trust(self, snapshot: Snapshot) -> None:
+        """What took the place of replicas that leave was ready by then, whoever else knows it."""
+        replaced = {one.model for one in snapshot.deployments if one.name in snapshot.leaving}
+        for target, station in self._stations.items():
+            if target.model in replaced and not station.ready():
+                for place in station.places:
+                    place.ready = place.ready or not place.loaded
+                    place.loaded = True
 
     def _missing(self, target: Target) -> TiffinError:
         name, reason = target.model, self._broken.get(target, target.reason)
