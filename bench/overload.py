@@ -228,14 +228,15 @@ def main() -> None:
     with DATA.with_suffix(".log").open("w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while kit.get(PORT, "/readyz") != 200:
             assert time.monotonic() < until, "the server isn't ready in a minute"
             time.sleep(0.1)
+        for kind in bench.requests:
+            while not bench.load(kind, connections=1)["ok"]["n"]:
+                assert time.monotonic() < until, f"no answer for {kind}"
         if args.preferred:
             preferred(server.pid)
-        for kind in bench.requests:
-            bench.load(kind, connections=1)
         rows = [a_round(bench, args, server.pid) for _ in range(args.rounds)]
     finally:
         server.terminate()

@@ -175,11 +175,12 @@ class TensorReplicaApi:
 
 def _told(usage: Usage, prepare_s: float) -> bytes:
     """A usage as JSON, of what isn't zero; written out because every answer has one."""
-    return b'{"queue_ns":%d,"device_ns":%d,"prepare_ns":%d,"rows":%d}' % (
+    return b'{"queue_ns":%d,"device_ns":%d,"prepare_ns":%d,"rows":%d,"reason":"%b"}' % (
         usage.queue_ns,
         usage.device_ns,
         prepare_s * 1e9,
         usage.rows,
+        usage.reason.encode(),
     )
 
 

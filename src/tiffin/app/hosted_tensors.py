@@ -37,7 +37,10 @@ class TensorsHosted:
         """Load the model; raises `LoadFailed`."""
         settings = self._settings
         await self._replica.load(
-            max_batch=settings.max_batch, queue=settings.queue, decision=settings.decision
+            max_batch=settings.max_batch,
+            queue=settings.queue,
+            queue_timeout_s=settings.queue_timeout_s,
+            decision=settings.decision,
         )
 
     async def warm_up(self) -> None:
@@ -65,4 +68,5 @@ class _Settings(msgspec.Struct):
     runtime: str
     max_batch: int = 32
     queue: int = 1024
+    queue_timeout_s: float = 0.0
     decision: Decision | None = None

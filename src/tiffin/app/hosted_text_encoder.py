@@ -70,7 +70,9 @@ class TextEncoderHosted:
         tokenizer = await asyncio.to_thread(TokenizerFile, str(self._file(TOKENIZER)))
         alone = scales_by_batch(self._file(model.graph))
         max_batch = 1 if alone else model.max_batch
-        await self._replica.load(max_batch=max_batch, queue=model.queue)
+        await self._replica.load(
+            max_batch=max_batch, queue=model.queue, queue_timeout_s=model.queue_timeout_s
+        )
         how = fitting(self._replica.signature, model)
         longest = min(model.max_tokens, how.length or model.max_tokens)
         self._reader = Reader(tokenizer, longest)

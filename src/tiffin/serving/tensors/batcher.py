@@ -2,7 +2,8 @@
 
 When a lane is idle a request runs at once; while all run, arrivals gather. Everything that one turn
 of the loop reads is queued and then drained together. Whoever leaves the queue is never computed,
-and whoever leaves a running batch costs no more than that batch.
+and whoever leaves a running batch costs no more than that batch. A tenant whose request made a
+batch fail shares batches with no other tenant for a while.
 
 In process: `ran = await batcher.run(inputs, outputs, rows, context)` gives this request's own rows
 of the outputs, and its usage. Cancelling that await is leaving.
@@ -23,6 +24,7 @@ from tiffin.serving.replica import Context
 from tiffin.serving.tensors.execute import Execution, Outcome
 from tiffin.serving.tensors.pace import Pace
 from tiffin.serving.tensors.schedule import Batch, Bounds, Schedule
+from tiffin.serving.tensors.suspects import Suspects
 from tiffin.serving.tensors.waiting import Item, Ran
 from tiffin.telemetry import log
 from tiffin.types.usage import Usage
@@ -56,6 +58,7 @@ class Batcher:
         self._schedule = Schedule(bounds)
         self._waiting = self._schedule.waiting
         self._pace = Pace()
+        self._suspects = Suspects()
         self._threads = ThreadPoolExecutor(bounds.lanes, thread_name_prefix="lane")
         self._loop = asyncio.get_running_loop()
         self._kicked = False
@@ -94,7 +97,11 @@ class Batcher:
         if self._closed is not None:
             raise self._closed()
         now = self._clock()
-        group = tuple([(name, a.dtype.char, a.shape[1:]) for name, a in inputs.items()])
+        group: tuple[object, ...] = tuple(
+            [(name, a.dtype.char, a.shape[1:]) for name, a in inputs.items()]
+        )
+        if self._suspects and context.tenant in self._suspects:
+            group = (context.tenant, *group)
         elements = sum(array.size for array in inputs.values())
         answer: asyncio.Future[Ran] = self._loop.create_future()
         item = Item(
@@ -212,6 +219,8 @@ class Batcher:
         outcome = batch.outcome
         if outcome.runs == 1:
             self._pace.learn(batch.elements, batch.busy_s)
+        if outcome.runs > 1 or self._suspects:
+            self._judge(batch)
         row_ns = batch.ran_s * 1e9 / batch.rows
         reason = batch.reason
         for item, result in zip(batch.items, outcome.results, strict=True):
@@ -226,6 +235,15 @@ class Batcher:
                 usage = Usage(queue_ns=queue_ns, device_ns=device_ns, rows=item.rows, reason=reason)
                 answer.set_result(Ran(result, usage))
         self._observe(batch)
+
+    def _judge(self, batch: Batch) -> None:
+        """Whose requests make batches fail, and whose don't any more."""
+        shared = len(batch.items) > 1
+        for item, result in zip(batch.items, batch.outcome.results, strict=True):
+            if shared and isinstance(result, TiffinError):
+                self._suspects.failed(item.tenant)
+            elif result is not None:
+                self._suspects.went_well(item.tenant)
 
 
 def _give(item: Item, error: TiffinError) -> None:

@@ -18,6 +18,7 @@ from tiffin.serving.replica import Context
 from tiffin.serving.tensors.batcher import Batcher
 from tiffin.serving.tensors.execute import Execution
 from tiffin.serving.tensors.schedule import FULL_MOST_S, SLACK, Batch, Bounds
+from tiffin.serving.tensors.suspects import CLEARED_AFTER, MAX_SUSPECTS, Suspects
 from tiffin.serving.tensors.waiting import Ran
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.tensors import POISON, DoublingTensors
@@ -35,7 +36,7 @@ class Bench:
         execution = Execution(runtime, batched=True, max_rows=bounds.max_batch)
         self.batcher = Batcher(execution, bounds, self.clock, self.seen.append, busy=lambda: 0.0)
 
-    def ask(self, x: Array, **context: float) -> "asyncio.Task[Ran]":
+    def ask(self, x: Array, **context: float | str) -> "asyncio.Task[Ran]":
         made = Context(**context)  # type: ignore[arg-type]
         return asyncio.ensure_future(self.batcher.run({"x": x}, ("y",), len(x), made))
 
@@ -325,3 +326,33 @@ async def test_whatever_happens_each_is_answered_once_and_rightly(
             await history.step(*step)
             assert bench.batcher.waiting <= 6 + lanes * 4
         await history.check()
+
+
+async def test_who_made_a_batch_fail_shares_with_nobody_else_until_all_goes_well_again() -> None:
+    async with batcher(max_batch=64) as bench:
+
+        async def together(*asked: tuple[str, float]) -> list[int]:
+            """Sizes of the batches that these tenants' requests make at once."""
+            made = len(bench.runtime.batches)
+            tasks = [bench.ask(row(value), tenant=tenant) for tenant, value in asked]
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return [len(batch) for batch in bench.runtime.batches[made:]]
+
+        await together(("bad", POISON), ("good", 1), ("good", 2), ("good", 3))
+        apart = await together(("bad", POISON), ("good", 1), ("bad", 1), ("good", 3))
+        assert sorted(apart) == [1, 1, 2, 2]
+        for _ in range(CLEARED_AFTER):
+            await together(("bad", 1))
+        assert await together(("bad", 1), ("good", 1)) == [2]
+
+
+def test_suspects_are_bounded() -> None:
+    suspects = Suspects()
+    for number in range(2 * MAX_SUSPECTS):
+        suspects.failed(str(number))
+    assert "0" not in suspects
+    assert str(2 * MAX_SUSPECTS - 1) in suspects
+    for number in range(2 * MAX_SUSPECTS):
+        for _ in range(CLEARED_AFTER):
+            suspects.went_well(str(number))
+    assert not suspects
