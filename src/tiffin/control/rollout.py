@@ -55,9 +55,10 @@ def course(
     """
     found = Course()
     before = _serving(previous) if previous else {}
+    under_way = previous.coming if previous else {}
     for name, wish in wishes.items():
         old = before.get(name)
-        if old is not None and _holds(wish, old, observed):
+        if old is not None and _holds(wish, old, observed, under_way=name in under_way):
             found.targets[name] = old.target
             found.coming[name] = wish.target
             found.keep(old.deployments)
@@ -85,8 +86,11 @@ def _serving(previous: Snapshot) -> dict[str, Wish]:
     return found
 
 
-def _holds(wish: Wish, old: Wish, observed: Observed) -> bool:
-    """Whether the old goes on serving for now."""
+def _holds(wish: Wish, old: Wish, observed: Observed, *, under_way: bool) -> bool:
+    """Whether the old goes on serving for now; it does over restarts once a rollout is `under_way`.
+
+    What had failed to take over before the machine stopped would fail after it too.
+    """
     if wish.target.state == UNLOADED or wish.target.kind == "remote":
         return False
     if _generation(wish) and _generation(wish) == _generation(old):
@@ -96,7 +100,7 @@ def _holds(wish: Wish, old: Wish, observed: Observed) -> bool:
     if old.target.kind != "remote":
         # Nothing is lost with what isn't there; what has been there may come back.
         there = observed.ready if old.target.on_demand else observed.served
-        if not _names(old.deployments) & there:
+        if not _names(old.deployments) & there and (old.target.on_demand or not under_way):
             return False
     return wish.target.state != READY or not _names(wish.deployments) <= observed.ready
 

@@ -143,6 +143,17 @@ def test_what_is_not_there_is_not_waited_for() -> None:
     assert [one.revision for one in running(fresh)] == [target(fresh).revision]
 
 
+def test_a_rollout_that_is_under_way_goes_on_over_a_restart_of_everything() -> None:
+    site = Scene().models(m={})
+    site.publish()
+    old = site.get_ready()
+    site.models(m={"context": 9}).publish()
+    site.ready.clear()
+    site.served.clear()
+    assert target(site.later(600)) == target(old)
+    assert target(site.get_ready()).revision != target(old).revision
+
+
 def test_an_unloaded_model_leaves_at_once() -> None:
     site = Scene().models(m={})
     site.publish()
