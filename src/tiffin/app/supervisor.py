@@ -167,6 +167,7 @@ class Supervisor:
         while True:
             if not self._stopping.is_set():
                 if (wanted := snapshot.changed()) is not None:
+                    await self._accelerators.known(wanted.deployments)
                     residency.follow(wanted.deployments, wanted.leaving)
                 residency.look()
                 self._accelerators.follow([keeper.status for keeper in replicas.keepers])

@@ -1,5 +1,6 @@
 """Who was given which device, and until when."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ def accelerators(tmp_path: Path) -> Accelerators:
     device = Device(
         id="GPU-0", kind="nvidia", name="x", memory_total_bytes=10 * GIB, memory_free_bytes=10 * GIB
     )
-    (tmp_path / FILE).write_bytes(msgspec.json.encode(Machine(devices=(device,))))
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(Machine(seen_ns=1, devices=(device,))))
     return Accelerators(tmp_path)
 
 
@@ -63,5 +64,19 @@ def test_what_computes_on_the_processor_is_left_as_it_is(accelerators: Accelerat
     assert accelerators.placed("a", deployment("cpu")) == deployment("cpu")
 
 
-def test_before_anybody_looked_auto_sees_what_there_is(tmp_path: Path) -> None:
-    assert Accelerators(tmp_path).placed("a", deployment("auto")).devices == ()
+def test_before_anybody_looked_nobody_gets_a_device(tmp_path: Path) -> None:
+    accelerators = Accelerators(tmp_path)
+    assert "isn't known yet" in accelerators.placed("a", deployment("auto")).hindrance
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(Machine(seen_ns=1, unseen=("nvidia",))))
+    assert accelerators.placed("a", deployment("auto")).devices == ()
+    assert not accelerators.placed("a", deployment("auto")).hindrance
+
+
+async def test_who_wants_a_device_waits_for_the_first_look(tmp_path: Path) -> None:
+    accelerators = Accelerators(tmp_path)
+    await accelerators.known([deployment("cpu"), deployment()])
+    waiting = asyncio.ensure_future(accelerators.known([deployment("auto")]))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(Machine(seen_ns=1)))
+    await waiting
