@@ -106,6 +106,13 @@ class Asked(Protocol):
         """A reader of one attempt's stream."""
         ...
 
+    def settle(self) -> None:
+        """The answer is whole, and whatever looks at answers let it pass: it goes to the client.
+
+        Only now may any of it be kept.
+        """
+        ...
+
     def answer_text(self, body: bytes) -> str:
         """Everything that an answer (as the client gets it) says, for a guard of answers."""
         ...

@@ -46,12 +46,18 @@ class MemoryConversations:
     def __len__(self) -> int:
         return len(self._kept_at)
 
+    def fits(self, kept: Kept) -> bool:
+        """Whether a response isn't larger than what may be kept at all."""
+        room = self._room
+        most = min(room.one_bytes, room.tenant_bytes, room.all_bytes)
+        return _size(kept) <= most and room.tenant_entries > 0
+
     def keep(self, tenant: str, name: str, kept: Kept) -> bool:
         """Keep a response, in place of what is oldest."""
         room, size = self._room, _size(kept)
         self._expire()
         self.forget(tenant, name)
-        if size > min(room.one_bytes, room.tenant_bytes, room.all_bytes) or not room.tenant_entries:
+        if not self.fits(kept):
             return False
         shelf = self._shelves.setdefault(tenant, _Shelf())
         shelf.entries[name] = kept

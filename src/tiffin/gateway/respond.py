@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tiffin.dialects.dialect import Dialect, Whole
+from tiffin.dialects.dialect import Asked, Dialect, Whole
 from tiffin.errors import Draining, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
 from tiffin.gateway.attempts import Answer, Begun
@@ -18,7 +18,7 @@ class Delivery:
     """How this client gets its answer.
 
     `keep` collects what goes out where it may be cached, no more than about `keep_at_most` bytes;
-    `kept_headers` are those that say what it is.
+    `kept_headers` are those that say what it is. `asked` is there once the request was read.
     """
 
     exchange: Exchange
@@ -28,6 +28,12 @@ class Delivery:
     keep: bytearray | None = None
     keep_at_most: int = 0
     kept_headers: Headers | None = None
+    asked: Asked | None = None
+
+    def settle(self) -> None:
+        """All of the answer is there, and may go out: what is to remain of it is kept now."""
+        if self.asked is not None:
+            self.asked.settle()
 
     def head(self, *first: tuple[bytes, bytes]) -> Headers:
         """The answer's headers as it begins now: `first`, the time it took, the request's own."""
@@ -45,6 +51,7 @@ async def send_answer(delivery: Delivery, answer: Answer) -> None:
 
 def send_whole(delivery: Delivery, answer: Whole) -> None:
     """The whole answer."""
+    delivery.settle()
     delivery.account.status = 200
     delivery.exchange.respond(200, delivery.head(*answer.headers), answer.body)
     delivery.account.content_sent()
@@ -61,6 +68,8 @@ async def send_stream(delivery: Delivery, answer: Begun) -> None:
     out = answer.first
     try:
         while True:
+            if reading.done and reading.error is None:
+                delivery.settle()
             if out:
                 exchange.write(out)
                 account.streamed = True

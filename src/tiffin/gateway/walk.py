@@ -64,7 +64,7 @@ class Walk:
             delivery = Delivery(exchange, account, dialect, [named, *permit.headers()])
             with answering_errors(delivery):
                 body = await exchange.body(stages.max_body_bytes)
-                asked = dialect.read(exchange, body)
+                asked = delivery.asked = dialect.read(exchange, body)
                 plan = route(asked.model, principal, snapshot)
                 account.model = plan.name
                 check_serves(asked, plan)

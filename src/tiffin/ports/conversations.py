@@ -22,8 +22,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 class Conversations(Protocol):
     """Responses by tenant and id."""
 
+    def fits(self, kept: Kept) -> bool:
+        """Whether a response isn't larger than what may be kept at all."""
+        ...
+
     def keep(self, tenant: str, name: str, kept: Kept) -> bool:
-        """Keep a response; false where it is larger than what may be kept at all."""
+        """Keep a response; false where it doesn't fit."""
         ...
 
     def find(self, tenant: str, name: str) -> Kept | None:

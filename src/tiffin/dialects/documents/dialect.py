@@ -98,6 +98,9 @@ class DocumentAsked:
         """There is no stream to read; raises `UpstreamFailed`."""
         raise UpstreamFailed(f"'{target.model}' streams, and documents aren't streamed")
 
+    def settle(self) -> None:
+        """Nothing is kept of it."""
+
     def answer_text(self, body: bytes) -> str:
         """All lines of all pages."""
         reply = _REPLY.decode(body)

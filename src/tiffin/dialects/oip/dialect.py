@@ -187,6 +187,9 @@ class InferAsked:
         """There is no stream to read; raises `UpstreamFailed`."""
         raise UpstreamFailed(f"'{target.model}' streams, and tensors aren't streamed")
 
+    def settle(self) -> None:
+        """Nothing is kept of it."""
+
     def answer_text(self, body: bytes) -> str:
         """All strings of the answer."""
         return answer_strings(body, self._answer_header)

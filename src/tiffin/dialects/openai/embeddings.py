@@ -88,6 +88,9 @@ class EmbeddingAsked:
         """Nothing: vectors aren't streamed."""
         raise TypeError("vectors aren't streamed")
 
+    def settle(self) -> None:
+        """Nothing is kept of it."""
+
     def answer_text(self, body: bytes) -> str:
         """Nothing: vectors say no words."""
         return ""

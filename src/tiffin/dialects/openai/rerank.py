@@ -100,6 +100,9 @@ class RerankAsked:
         """Nothing: rankings aren't streamed."""
         raise TypeError("rankings aren't streamed")
 
+    def settle(self) -> None:
+        """Nothing is kept of it."""
+
     def answer_text(self, body: bytes) -> str:
         """The documents that come back."""
         results = _ANSWERS.decode(body).results

@@ -1,6 +1,7 @@
 """OpenAI's Responses API as a dialect of the walk: its requests become chats, and answers back."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -62,11 +63,9 @@ class ResponsesDialect:
         earlier = self._earlier(tenant, request.previous_response_id)
         given = input_items(request, earlier)
 
-        def keep(name: str, kept: Kept) -> bool:
-            return self._conversations.keep(tenant, name, kept)
-
         now_s = self._clock.now_ns() // 1_000_000_000
-        return ResponsesAsked(request, earlier, given, Form(request, now_s), keep)
+        shelf = Shelf(self._conversations, tenant)
+        return ResponsesAsked(request, earlier, given, Form(request, now_s), shelf)
 
     def _earlier(self, tenant: str, previous: str | None) -> list[InputItem]:
         if previous is None:
@@ -97,6 +96,14 @@ class ResponsesDialect:
         return b"event: error\ndata: %b\n\n" % encode(event)
 
 
+@dataclass(slots=True, frozen=True)
+class Shelf:
+    """One tenant's place among what is kept."""
+
+    conversations: Conversations
+    tenant: str
+
+
 class ResponsesAsked:
     """One request for a response; satisfies `dialects.dialect.Asked`."""
 
@@ -109,13 +116,14 @@ class ResponsesAsked:
         earlier: list[InputItem],
         given: list[InputItem],
         form: Form,
-        keep: Callable[[str, Kept], bool],
+        shelf: Shelf,
     ) -> None:
         chat, self._places = chat_of(request, earlier, given)
         self._chat = TextAsked(CHAT, chat, encode_chat(chat, model=request.model))
         self._conversation = [*earlier, *given]
         self._form = form
-        self._keep = keep
+        self._shelf = shelf
+        self._finished: Kept | None = None
         self._store = request.store is not False
         self.operation = "response"
         self.cached_as = ""  # each has an id of its own, under which it may be kept
@@ -143,7 +151,7 @@ class ResponsesAsked:
         return self._chat.forward(target)
 
     def whole(self, told: Told, target: Target) -> Whole:
-        """The response that a chat's whole answer makes, kept where that is asked for."""
+        """The response that a chat's whole answer makes."""
         usage = self._chat.whole(told, target).usage
         response = self._finish(outcome_of(told.body, usage))
         return Whole(JSON_HEADERS, encode(response), usage)
@@ -152,6 +160,11 @@ class ResponsesAsked:
         """A reader that turns a chat's chunks into a response's events."""
         scanner = StreamScanner(keep_usage=False, trusted=target.kind != "remote")
         return ResponsesReading(scanner, self._form, self._finish, store=self._store)
+
+    def settle(self) -> None:
+        """Keep the response where that is asked for; before its client can ask for it."""
+        if self._finished is not None:
+            self._shelf.conversations.keep(self._shelf.tenant, self._form.id, self._finished)
 
     def answer_text(self, body: bytes) -> str:
         """All words of the answer: a stream's last event has the whole of it."""
@@ -162,12 +175,13 @@ class ResponsesAsked:
         return "\n".join(_words(response["output"]))
 
     def _finish(self, outcome: Outcome) -> dict[str, Any]:
-        """The finished object, kept where that is asked for; `store` says whether it is."""
+        """The finished object; `store` says whether it is kept once it may be."""
         response = self._form.response(outcome, store=self._store)
         if self._store:
             items = encode([completed(item) for item in self._conversation])
             kept = Kept(response=encode(response), items=items)
-            response["store"] = self._keep(self._form.id, kept)
+            response["store"] = fits = self._shelf.conversations.fits(kept)
+            self._finished = kept if fits else None
         return response
 
 

@@ -107,6 +107,9 @@ class TextAsked:
         """A scanner of the target's events."""
         return StreamScanner(keep_usage=self._keep_usage, trusted=target.kind != "remote")
 
+    def settle(self) -> None:
+        """Nothing is kept of it."""
+
     def answer_text(self, body: bytes) -> str:
         """All words of the answer."""
         return answer_text(body, streaming=self.streaming)

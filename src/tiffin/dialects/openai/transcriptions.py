@@ -211,6 +211,9 @@ class TranscriptionAsked:
         """Never asked for: there are no streams of this."""
         return StreamScanner()
 
+    def settle(self) -> None:
+        """Nothing is kept of it."""
+
     def answer_text(self, body: bytes) -> str:
         """All that was heard."""
         if self._is_json:
