@@ -6,7 +6,6 @@ engine that crashes on a file ends its own process, and that is a figure too.
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 import tempfile
@@ -42,7 +41,6 @@ ENGINES: Final = (REFERENCE, "openvino")
 SLOTS: Final = 16
 BOUND_S: Final = 60.0
 """The longest that all of it may take; what isn't done by then has failed."""
-NICENESS: Final = 10
 TRUTH: Final = "reference"
 
 
@@ -221,11 +219,10 @@ def _row(one: Measured, numbers: Sequence[int]) -> tuple[str, ...]:
 
 
 def _enter(argv: Sequence[str]) -> Any:
-    """End with whoever started this, and leave the processor to those that answer requests."""
+    """End with whoever started this; an engine whose threads are niced collapses, so it isn't."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    os.nice(NICENESS)
     return msgspec.json.decode(argv[1], type=Order)
 
 

@@ -23,6 +23,7 @@ from tiffin.adapters.devices.nvidia import NvidiaDevices
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
+from tiffin.app.calibrating import Calibrating
 from tiffin.app.clock import SystemClock
 from tiffin.app.polled_file import PolledFile
 from tiffin.app.starter import ensure_key, starter_config
@@ -59,6 +60,7 @@ HEARTBEAT_EVERY_S = 0.5
 TRIM_EVERY_S = 30.0
 TRIM_ROWS = 5_000
 FOLD_EVERY_S = 20.0
+ENGINES_EVERY_S = 5.0
 LAST_ANSWERS_S = 1.0
 LAST_INGEST_S = 8.0
 DAY_NS = 86_400_000_000_000
@@ -116,6 +118,7 @@ class Control:
             Chore("metrics", self._measure, METRICS_EVERY_S),
             Chore("machine", self.machine.look, LOOK_AROUND_EVERY_S),
             Chore("fold", self._fold, FOLD_EVERY_S),
+            Chore("engines", Calibrating(self.office, self.publisher).step, ENGINES_EVERY_S),
         ]
         self._server: EdgeServer | None = None
 

@@ -293,6 +293,26 @@ def models_restart(
     print(switch_model(name, "restart", url=url, key=key, data=data))
 
 
+@models.command("calibrate")
+def models_calibrate(
+    name: Annotated[str, typer.Argument(help="The model's name.", autocompletion=model_names)],
+    config: ConfigFile = None,
+    data: DataFolder = None,
+) -> None:
+    """Measure which engine runs a GGUF language model best here, and keep that.
+
+    It takes up to a minute, and the processor: best while nobody asks anything. A model with
+    engine = "auto" is run by the one that was chosen.
+
+    Example:
+
+        tiffin models calibrate chat-tiny
+    """
+    from tiffin.cli.calibrating import calibrate_model
+
+    calibrate_model(name, config, data)
+
+
 @models.command("show")
 def models_show(
     name: Annotated[str, typer.Argument(help="The model's name.", autocompletion=model_names)],

@@ -43,6 +43,13 @@ def broken(config: Config) -> Iterator[Problem]:
         yield from _route(config, name, route)
 
 
+def _engine(model: LlamacppModel, where: str) -> Iterator[Problem]:
+    if model.engine == "openvino" and find_spec("openvino_genai") is None:
+        yield Problem(f"{where}.engine", "it needs more: pip install 'tiffin[openvino]'")
+    if model.engine != "llamacpp" and model.task != "chat":
+        yield Problem(f"{where}.engine", f"expected llamacpp where the task is {model.task}")
+
+
 def _grpc(server: Server) -> Iterator[Problem]:
     if server.grpc_port and find_spec("grpc") is None:
         yield Problem("server.grpc_port", "it needs more: pip install 'tiffin[grpc]'")
@@ -74,6 +81,7 @@ def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
         yield from broken_devices(model, where)
     if isinstance(model, LlamacppModel):
         yield from _sources(model.sources, f"{where}.sources")
+        yield from _engine(model, where)
     elif isinstance(model, PipelineModel):
         yield from broken_graph(model, where, config.models)
     elif isinstance(model, LaunchedModel):

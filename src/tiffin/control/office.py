@@ -11,6 +11,7 @@ from tiffin.config.load import Loaded
 from tiffin.config.schema import Config, Server, Telemetry
 from tiffin.config.secrets import check_upstream_keys, key_hashes
 from tiffin.control.applied import ConfigFiles
+from tiffin.control.engines.calibrations import Calibrations
 from tiffin.control.fetch import Fetching
 from tiffin.control.observed import Observed
 from tiffin.control.publish import Keys, Publisher, Site, compose
@@ -19,7 +20,7 @@ from tiffin.control.unloaded import Unloaded
 from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
 from tiffin.ports.clock import Clock
 from tiffin.telemetry import log
-from tiffin.types.paths import restarted_models
+from tiffin.types.paths import calibrations, restarted_models
 
 LIVE = frozenset({"server.request_timeout_s", "telemetry.account_days", "telemetry.max_accounts"})
 """Settings of the processes' own sections that take effect without a new start."""
@@ -65,6 +66,8 @@ class Office:
         self._site = site
         self._unloaded = Unloaded(site.folder.unloaded)
         self._restarted = Restarted(restarted_models(site.folder))
+        self.calibrations = Calibrations(calibrations(site.folder))
+        self._calibrated = 0
         self._look = look
         self._observed = Observed()
         self._fetching = fetching
@@ -77,6 +80,11 @@ class Office:
     def config(self) -> Config:
         """The configuration in force; the defaults while none could be loaded."""
         return self.loaded.config if self.loaded else Config()
+
+    @property
+    def ready(self) -> frozenset[str]:
+        """The names of the replicas that are ready."""
+        return self._observed.ready
 
     @property
     def download_ms(self) -> Mapping[str, int]:
@@ -153,7 +161,9 @@ class Office:
         """
         current = self._publisher.current
         leaving = current.leaving.values() if current else ()
-        if min(leaving, default=inf) <= self._clock.now_ns() or self._look() != self._observed:
+        due = min(leaving, default=inf) <= self._clock.now_ns()
+        measured = self.calibrations.mark() != self._calibrated
+        if due or measured or self._look() != self._observed:
             self.refresh()
 
     def refresh(self) -> None:
@@ -161,8 +171,9 @@ class Office:
         if self.loaded is None:
             return
         self._observed = self._look()
+        self._calibrated = self.calibrations.mark()
         snapshot = compose(
-            self.loaded,
+            self.calibrations.decided(self.loaded),
             self._keys,
             self._fetching.shelf,
             replace(

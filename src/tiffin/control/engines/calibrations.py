@@ -4,12 +4,14 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from tiffin.config.load import Loaded
 from tiffin.config.models import LlamacppModel, Model
 from tiffin.control.catalogue.revision import revision_of
 from tiffin.control.engines.choice import REFERENCE
@@ -20,12 +22,14 @@ _MODEL_LINE: Final = re.compile(r"^(?:model name|CPU part)\s*:\s*(.*)$", re.MULT
 
 
 class Calibrations:
-    """The files of one folder; each is replaced whole."""
+    """The files of one folder; each is replaced whole, and those of other engines don't count."""
 
-    def __init__(self, folder: Path, machine: str, versions: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, machine: str | None = None, versions: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
-        self._machine = machine
-        self._versions = dict(versions)
+        self._machine = machine or machine_id()
+        self._versions = dict(versions or engine_versions())
 
     def of(self, revision: str) -> Calibration | None:
         """What was measured of a revision here with these engines, if it was."""
@@ -51,9 +55,12 @@ class Calibrations:
         except OSError:
             return 0
 
-    def resolved(self, models: Mapping[str, Model]) -> dict[str, Model]:
-        """The models with `engine = "auto"` turned into what was chosen; llama.cpp until then."""
-        return {name: self._resolved(model) for name, model in models.items()}
+    def decided(self, loaded: Loaded) -> Loaded:
+        """The configuration with `engine = "auto"` made what was chosen; llama.cpp until then."""
+        models = {name: self._decided(model) for name, model in loaded.config.models.items()}
+        if models == loaded.config.models:
+            return loaded
+        return replace(loaded, config=msgspec.structs.replace(loaded.config, models=models))
 
     def undecided(self, models: Mapping[str, Model]) -> list[str]:
         """The models whose engine is to be measured and hasn't been."""
@@ -65,7 +72,7 @@ class Calibrations:
             and self.of(revision_of(model)) is None
         ]
 
-    def _resolved(self, model: Model) -> Model:
+    def _decided(self, model: Model) -> Model:
         if not isinstance(model, LlamacppModel) or model.engine != "auto":
             return model
         kept = self.of(revision_of(model))

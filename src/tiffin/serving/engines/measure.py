@@ -59,13 +59,17 @@ def drift(firsts: Sequence[First], reference: Sequence[First]) -> tuple[float, f
 
 
 async def choices(runtime: TextRuntime, places: int = PLACES) -> list[First]:
-    """What it would choose after so many beginnings of one text, none of them remembered."""
+    """What it would choose after so many beginnings of one text, each of which goes on the last."""
     tokens = await runtime.tokenize(text=TEXT, messages=None, tools=None, special=True)
     ends = range(MIN_PREFIX, len(tokens), max((len(tokens) - MIN_PREFIX) // places, 1))
     found = []
     for end in list(ends)[:places]:
         [prompt] = await runtime.prepare(_request(tokens[:end], 1))
-        chosen = [one for delta in await _read(runtime, prompt) for one in delta.logprobs or ()]
+        chosen = [
+            one
+            for delta in await _read(runtime, prompt, again=True)
+            for one in delta.logprobs or ()
+        ]
         first = chosen[0] if chosen else None
         found.append(First(bytes(first.token_bytes), first.logprob) if first else First(b"", 0.0))
     return found
@@ -122,8 +126,8 @@ async def _count(
                             break
 
 
-async def _read(runtime: TextRuntime, prompt: Prompt) -> list[Delta]:
-    async with runtime.start(prompt, slot=0, sample=0, reuse_prefix=False) as deltas:
+async def _read(runtime: TextRuntime, prompt: Prompt, *, again: bool = False) -> list[Delta]:
+    async with runtime.start(prompt, slot=0, sample=0, reuse_prefix=again) as deltas:
         read = [delta async for delta in deltas]
     if not read:
         raise RunFailed("the engine gave no answer")
