@@ -19,10 +19,19 @@ class Asked:
         self._run = run
         self._decoder = msgspec.json.Decoder(Demands)
         self._seen: dict[str, tuple[int, int]] = {}
+        self._folder = 0
         self.of: Demands = {}
 
     def changed(self) -> bool:
         """Look again; whether anything is different from last time."""
+        # Every file is replaced whole, which shows in the folder.
+        try:
+            folder = self._run.stat().st_mtime_ns
+        except OSError:
+            return False
+        if folder == self._folder:
+            return False
+        self._folder = folder
         found = {}
         for path in self._run.glob(f"*{SUFFIX}"):
             try:

@@ -103,10 +103,10 @@ class Residency:
         """See what has changed and do what follows; call it every 0.1 s or so."""
         now = time.monotonic()
         changed = self._demands.changed()
-        for deployment, keeper in self._replicas.running:
-            self._watch(deployment, keeper.status)
         if changed or self.hurried or now - self._decided >= DECIDE_EVERY_S:
             self._decided = now
+            for deployment, keeper in self._replicas.running:
+                self._watch(deployment, keeper.status)
             self._do(decide(self.budget_bytes, tuple(self._lodgers()), time.time()))
         if now - self._measured_at >= MEASURE_EVERY_S:
             self._measured_at = now

@@ -41,7 +41,7 @@ from tiffin.types.snapshot import Deployment
 
 LOOK_S = 0.1
 LOOK_HURRIED_S = 0.05
-METRICS_EVERY_S = 1.0
+CHORES_EVERY_S = 0.5
 CONTROL_GRACE_S = 15.0
 AFTER_DRAIN_S = 5.0
 # A shell or `timeout` that signals both a process and its group doesn't mean it twice.
@@ -118,7 +118,8 @@ class Supervisor:
         self._started_ns = time.time_ns()
         self._written: Status | None = None
         self._meter = Meter("supervisor", new_id("ep"))
-        self._metered = 0.0
+        self._metrics = self._folder.metrics / f"supervisor.{self._meter.epoch}.json"
+        self._seen_to = 0.0
         self._asked = 0.0
         self._had_terminal = has_terminal()
 
@@ -171,7 +172,10 @@ class Supervisor:
                     residency.follow(wanted.deployments, wanted.leaving)
                 residency.look()
                 self._accelerators.follow([keeper.status for keeper in replicas.keepers])
-                self._keep_warm(everyone(), replicas.wanted.values())
+                if (now := time.monotonic()) - self._seen_to >= CHORES_EVERY_S:
+                    self._seen_to = now
+                    self._keep_warm(everyone(), replicas.wanted.values())
+                    self._meter.write(self._metrics)
             if (fetch := fetching.changed()) is not None:
                 self._herald.downloads(fetch)
             self._write_status(everyone(), residency)
@@ -267,9 +271,6 @@ class Supervisor:
             memory_budget_bytes=residency.budget_bytes,
             warm=len(self._warm),
         )
-        if (now := time.monotonic()) - self._metered >= METRICS_EVERY_S:
-            self._metered = now
-            self._meter.write(self._folder.metrics / f"supervisor.{self._meter.epoch}.json")
         if status == self._written:
             return
         path = self._folder.run / "status.json"

@@ -116,7 +116,7 @@ async def test_others_and_those_on_other_devices_get_a_new_process() -> None:
     scene = Scene()
     scene.pool.keep(1, [deployment()])
     for more in ({"role": "gateway"}, {"deployment": deployment(devices=("cuda:0",))}):
-        scene.start(**more)  # type: ignore[arg-type]
+        scene.start(**more)
     assert [child.boot.role for child in scene.below.children] == ["warm", "gateway", "replica"]
     await scene.pool.close()
     assert scene.below.children[0].signals == [9]
