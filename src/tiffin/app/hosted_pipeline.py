@@ -17,6 +17,7 @@ from tiffin.ports.exchange import Exchange
 from tiffin.serving.pipeline.functions import Function
 from tiffin.serving.pipeline.measures import PipelineMeasures
 from tiffin.serving.pipeline.replica import PipelineReplica
+from tiffin.telemetry import log
 
 DOCUMENTS = "tiffin.adapters.documents."
 
@@ -111,7 +112,9 @@ class PipelineHosted:
         try:
             exec(compile(self._files[file].read_bytes(), file, "exec"), names)  # noqa: S102 - trusted
         except Exception as error:  # noqa: BLE001 - whatever the code does, it is told
-            raise LoadFailed(f"'{file}' can't be run: {type(error).__name__}: {error}") from None
+            log.error("the pipeline's code failed while it loaded", exc_info=True)
+            kind = type(error).__name__
+            raise LoadFailed(f"'{file}' can't be run: {kind}; the log says where") from None
         return names
 
 

@@ -20,6 +20,7 @@ from tiffin.app.clock import SystemClock
 from tiffin.app.edges import listen, private_edge
 from tiffin.app.hosted import Surroundings
 from tiffin.app.outbox import LoopOutbox
+from tiffin.app.reasons import reason_of
 from tiffin.config.environ import set_variables
 from tiffin.control.fleet.devices import variables
 from tiffin.errors import DigestMismatch, LoadFailed, TiffinError, Unavailable
@@ -66,9 +67,9 @@ class StateFile:
     def failed(self, error: Exception) -> int:
         """Tell why it can't start; returns the exit code to end with."""
         expected = isinstance(error, TiffinError)
-        reason = str(error) if expected else f"{type(error).__name__}: {error}"
-        self.tell(phase="failed", reason=reason)
-        log.error("the replica can't start", reason=reason, exc_info=not expected)
+        self.tell(phase="failed", reason=reason_of(error))
+        whole = str(error) if expected else f"{type(error).__name__}: {error}"
+        log.error("the replica can't start", reason=whole, exc_info=not expected)
         return EXIT_PERMANENT if is_permanent(error) else EXIT_MAY_HEAL
 
 

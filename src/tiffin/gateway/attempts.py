@@ -111,7 +111,7 @@ class Attempts:
                     self._tried = ()
                     at += 1
                 last = len(failures) >= plan.attempts or at == len(plan.targets)
-                if last and len(failures) == 1:
+                if last and len(set(failures)) == 1:
                     raise
                 if last:
                     raise _of_all(error, failures) from error

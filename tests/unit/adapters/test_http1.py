@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -211,11 +212,20 @@ async def test_a_stall_between_bytes_ends_before_the_deadline() -> None:
 
 
 async def test_nobody_listening_is_said_at_once() -> None:
-    backend = Http1Backend(Endpoint(authority=b"t", path="/nonexistent/socket"))
-    with pytest.raises(UpstreamUnavailable, match="can't connect"):
+    backend = Http1Backend(Endpoint(authority=b"replica", path="/nonexistent/socket"))
+    with pytest.raises(UpstreamUnavailable, match="the replica is gone and being replaced") as why:
         async with backend.start(call()):
             pass
+    assert why.value.retry_after == 2.0
     backend.close()
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+        backend = Http1Backend(Endpoint(authority=b"t", host="127.0.0.1", port=port))
+        with pytest.raises(UpstreamUnavailable, match="can't connect"):
+            async with backend.start(call()):
+                pass
+        backend.close()
 
 
 async def test_a_body_over_the_limit_is_not_kept() -> None:

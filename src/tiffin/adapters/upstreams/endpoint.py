@@ -2,6 +2,12 @@
 
 import ssl
 from dataclasses import dataclass
+from typing import Final
+
+from tiffin.errors import UpstreamUnavailable
+
+# About how long one of our processes takes to be there again.
+REPLACED_S: Final = 2.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -19,6 +25,26 @@ class Endpoint:
     tls: ssl.SSLContext | None = None
     headers: bytes = b""
     prefix: bytes = b""
+
+    def unreachable(self, error: OSError) -> UpstreamUnavailable:
+        """What it means that no connection was made.
+
+        Who listens at a unix socket is one of ours, and the supervisor replaces it when it ends.
+        """
+        if self.path and isinstance(error, FileNotFoundError | ConnectionError):
+            message = f"the {self.authority.decode()} is gone and being replaced"
+            return UpstreamUnavailable(message, retry_after=REPLACED_S)
+        reason = error.strerror or type(error).__name__
+        return UpstreamUnavailable(f"can't connect: {reason}")
+
+    def broke(self) -> UpstreamUnavailable:
+        """What it means that a connection ended before there was an answer."""
+        if self.path:
+            message = (
+                f"the {self.authority.decode()} ended before it answered; it is being replaced"
+            )
+            return UpstreamUnavailable(message, retry_after=REPLACED_S)
+        return UpstreamUnavailable("the connection broke before an answer")
 
 
 @dataclass(slots=True, frozen=True)

@@ -99,8 +99,7 @@ class Http1Backend:
             message = f"no connection within {self.timeouts.connect_s:g} s"
             raise UpstreamUnavailable(message) from error
         except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise UpstreamUnavailable(f"can't connect: {reason}") from error
+            raise end.unreachable(error) from error
         return made
 
     def release(self, connection: "_Connection") -> None:
@@ -371,7 +370,7 @@ class _Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the name
                 if self._head_done:
                     self._error = UpstreamFailed("the answer broke off")
                 else:
-                    self._error = UpstreamUnavailable("the connection broke before an answer")
+                    self._error = self._pool.endpoint.broke()
             self._wake()
         else:
             with contextlib.suppress(ValueError):

@@ -1,0 +1,34 @@
+"""Why a replica can't start, in words that a client may read: no folders, and nothing of a file.
+
+Whoever asks for a model gets its reason; the whole of an error is the operator's, in the log.
+"""
+
+import re
+from typing import Final
+
+from tiffin.errors import TiffinError
+
+MAX_REASON: Final = 600
+_QUOTED: Final = re.compile(r"""(['"`])/(?:[^'"`\n]*/)([^'"`/\n]*)\1""")
+_BARE: Final = re.compile(r"""(?<![\w/:.~-])(?:/[^\s'"`/:,;()]+)+/(?=[^\s'"`/:,;()]|$|\W)""")
+
+
+def reason_of(error: Exception) -> str:
+    """What kept a replica from starting: its own words where we wrote them, else what kind it is.
+
+    Of a path its last name is left.
+    """
+    if isinstance(error, TiffinError):
+        return without_folders(error.message)[:MAX_REASON]
+    if isinstance(error, MemoryError):
+        return "the machine has too little memory for it; the log has the details"
+    if isinstance(error, ModuleNotFoundError):
+        return f"it needs the module '{error.name}', which isn't installed"
+    if isinstance(error, OSError) and error.strerror:
+        return f"the system refused a file or a device: {error.strerror}; the log has the details"
+    return f"it failed unexpectedly ({type(error).__name__}); the log has the details"
+
+
+def without_folders(text: str) -> str:
+    """The text with each absolute path cut to its last name."""
+    return _BARE.sub("", _QUOTED.sub(r"\1\2\1", text))
