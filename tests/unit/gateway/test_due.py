@@ -18,10 +18,10 @@ def plan(**settings: float) -> Plan:
     ("said", "asked_s", "settings", "expected"),
     [
         (None, 0.0, {}, Due(130.0)),
-        (b"1500", 0.0, {}, Due(101.5)),
-        (b"1500", 9.0, {"p95_ms": 10.0}, Due(101.5)),
-        (None, 9.0, {"p95_ms": 10.0}, Due(109.0)),
-        (None, 90.0, {}, Due(130.0)),
+        (b"1500", 0.0, {}, Due(101.5, named=True)),
+        (b"1500", 9.0, {"p95_ms": 10.0}, Due(101.5, named=True)),
+        (None, 9.0, {"p95_ms": 10.0}, Due(109.0, named=True)),
+        (None, 90.0, {}, Due(130.0, named=True)),
         (None, 0.0, {"p95_ms": 500.0}, Due(100.0 + 0.5 * PATIENCE, 100.45)),
         (None, 0.0, {"p95_ms": 20_000.0}, Due(130.0, 118.0)),
         (None, 0.0, {"ttft_p95_ms": 250.0}, Due(130.0, math.inf, 100.225)),
@@ -37,3 +37,8 @@ def test_who_speaks_first_counts(
 def test_nothing_outlasts_the_limit(asked_s: float, p95_ms: float, said: int | None) -> None:
     header = None if said is None else b"%d" % said
     assert 100.0 <= due(header, asked_s, plan(p95_ms=p95_ms), 100.0).deadline <= 130.0
+
+
+def test_waking_a_model_is_time_of_its_own_for_who_named_none() -> None:
+    assert Due(130.0, 118.0).after(5.0) == Due(135.0, 123.0)
+    assert Due(130.0, named=True).after(5.0) == Due(130.0, named=True)

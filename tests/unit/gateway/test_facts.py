@@ -94,7 +94,8 @@ class Desk:
         )
         for target in targets:
             if target.state == "ready-to-run":
-                self.pool._stations[target].places[0].ready = True
+                for place in self.pool._stations[target].places:
+                    place.ready = True
         self.facts = Facts(self.pool, self.clock)
 
 
