@@ -100,7 +100,7 @@ class Foresight:
         """It gives its slot back."""
         self._learn_writing(ticket, 1, now)
         if ticket.seen is not None and ticket.work.answer:
-            self.pace.lengths.add(ticket.done, ended=ticket.ended)
+            self.pace.lengths.add(ticket.done, ticket.work.answer, ended=ticket.ended)
         self._use_until(now)
         self._running -= 1
 

@@ -15,6 +15,7 @@ FARTHEST: Final = 2.0  # times the mean that is foreseen where no slope was seen
 WRITE_HALF: Final = 256.0  # tokens after which half of what was known is forgotten
 LENGTHS: Final = 128  # answers that are remembered
 UNSEEN: Final = 512  # tokens that an answer is taken to have at most where none was seen
+ENOUGH: Final = 8  # answers of like limits that say more than the limit
 PROMISED: Final = 0.9  # of answers are no longer than what a newcomer's is taken to be
 
 
@@ -91,8 +92,40 @@ class Writing:
 class Lengths:
     """How many tokens answers come to have where their limit doesn't say.
 
+    Clients that know what they ask for set limits near it, so answers are told apart by the size of
+    their limit, in powers of two. Before enough of a size were seen the limit is believed: those
+    that end first are the short ones.
+    """
+
+    def __init__(self) -> None:
+        self._of_size: dict[int, _Survival] = {}
+
+    def add(self, tokens: int, limit: int, *, ended: bool) -> None:
+        """An answer of at most `limit` had so many; `ended` by itself."""
+        self._of_size.setdefault(limit.bit_length(), _Survival()).add(tokens, ended=ended)
+
+    def mean(self, limit: int) -> float:
+        """What is to be expected of an answer with this limit."""
+        return self._like(limit).mean(limit)
+
+    def promised(self, limit: int) -> float:
+        """What nine of ten such answers don't exceed."""
+        return self._like(limit).promised(limit)
+
+    def left(self, done: int, limit: int) -> float:
+        """What is to be expected yet of an answer that has `done` already."""
+        return self._like(limit).left(done, limit)
+
+    def _like(self, limit: int) -> "_Survival":
+        of_size = self._of_size.get(limit.bit_length())
+        return of_size if of_size is not None and of_size.count >= ENOUGH else _Survival()
+
+
+class _Survival:
+    """The part of answers that is longer than so many tokens, by Kaplan and Meier.
+
     Those that ended by themselves say how long answers are; those that were cut off, by a limit or
-    by who left, only that they are longer: the estimate is Kaplan's and Meier's.
+    by who left, only that they are longer.
     """
 
     def __init__(self) -> None:
@@ -101,6 +134,11 @@ class Lengths:
         self._times: list[float] = []
         self._alive: list[float] = []  # the part of answers that is longer
         self._area: list[float] = []  # below that curve
+
+    @property
+    def count(self) -> int:
+        """How many are remembered."""
+        return len(self._recent)
 
     def add(self, tokens: int, *, ended: bool) -> None:
         """An answer had so many; `ended` by itself."""

@@ -6,7 +6,7 @@ order. Batch work waits for interactive work, but is owed a small share of what 
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -117,12 +117,17 @@ class _Line:
             self._reached = 0.0
 
     def _forget(self) -> None:
-        if len(self._uses) >= FORGET_AT:
-            self._uses = {
-                tenant: use
-                for tenant, use in self._uses.items()
-                if use.tickets or use.end > self._reached
-            }
+        """Let go of tenants without any waiting where they are many, of past uses first."""
+        if len(self._uses) < FORGET_AT:
+            return
+        self._keep(lambda use: use.end > self._reached)
+        if len(self._uses) >= 2 * FORGET_AT:
+            self._keep(lambda use: False)
+
+    def _keep(self, wanted: Callable[[_Use], bool]) -> None:
+        self._uses = {
+            tenant: use for tenant, use in self._uses.items() if use.tickets or wanted(use)
+        }
 
 
 class Waiting:
