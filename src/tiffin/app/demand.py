@@ -1,5 +1,6 @@
 """What all gateways together say is asked of models, read from their files."""
 
+import time
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from tiffin.types.demand import Demand, Demands
 
 SUFFIX = ".demand.json"
+TICK_NS = 100_000_000
 
 
 NONE = Demand()
@@ -31,7 +33,8 @@ class Asked:
             return False
         if folder == self._folder:
             return False
-        self._folder = folder
+        # What comes within the same tick of the file system's clock doesn't show any more.
+        self._folder = folder if time.time_ns() - folder > TICK_NS else 0
         found = {}
         for path in self._run.glob(f"*{SUFFIX}"):
             try:
