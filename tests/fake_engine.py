@@ -124,6 +124,9 @@ class Engine:
         words = WORD.findall(text)
         most = given.get("max_tokens", 10**6)
         start(writer)
+        if given.get("logit_bias"):
+            event(writer, {"error": {"message": "token 9 is out of vocabulary", "code": 400}})
+            return chunk(writer, b"")
         self.running += 1
         try:
             for number, word in enumerate(words[:most], 1):

@@ -189,6 +189,12 @@ async def test_an_engines_refusal_is_the_clients_to_see(vllm: LaunchedRuntime) -
         await run(vllm, prompt)
 
 
+async def test_a_refusal_in_a_stream_is_one_too(vllm: LaunchedRuntime) -> None:
+    [prompt] = await vllm.prepare(chat("hi", logit_bias={"9": 1.0}))
+    with pytest.raises(InvalidRequest, match="out of vocabulary"):
+        await run(vllm, prompt)
+
+
 async def test_without_a_tokenizer_tokens_are_guessed(tmp_path: Path) -> None:
     async with loaded(tmp_path, "command", "--fault", "no-tokens") as made:
         [one] = await made.prepare(chat("the same beginning, and this"))

@@ -63,6 +63,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
             *("vllm", "serve", "{model}", "--served-model-name", "{name}", "--uds", "{socket}"),
             *("--max-model-len", "{context}", "--max-num-seqs", "{slots}"),
             *("--tensor-parallel-size", "{tensor_parallel}", "--disable-uvicorn-access-log"),
+            "--enable-prompt-tokens-details",
         ),
         by_socket=True,
         variables={"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"},

@@ -146,8 +146,11 @@ class LaunchedRun:
 
     def _step(self, chunk: _Chunk) -> Delta | None:
         if chunk.error is not None or chunk.object == "error":
-            told = msgspec.json.encode(chunk.error or {"message": chunk.message})
-            raise refusal(500, b'{"error":%b}' % told)
+            told: Any = chunk.error or {"message": chunk.message}
+            # A refusal may come as the first event of a stream that was accepted.
+            code = told.get("code") if isinstance(told, dict) else None
+            status = code if isinstance(code, int) else 500
+            raise refusal(status, msgspec.json.encode({"error": told}))
         if chunk.usage is not None:
             self._usage = chunk.usage
         if not chunk.choices:
