@@ -1,6 +1,5 @@
 """What a replica of tensors counts: under Triton's names, for its dashboards, and our own."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from tiffin.errors import (
@@ -11,7 +10,7 @@ from tiffin.errors import (
     Unavailable,
 )
 from tiffin.serving.tensors.replica import TensorReplica
-from tiffin.serving.tensors.schedule import DISPATCHES, REASONS, Batch
+from tiffin.serving.tensors.schedule import Batch
 from tiffin.telemetry.metrics import Meter
 
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -71,12 +70,15 @@ class TensorMeasures:
         ).labels(only)
         self._dispatched = meter.counter(
             "tiffin_batches_total",
-            "Batches by why they went: " + _listed(DISPATCHES),
+            "Batches by why they went: idle (a lane was free), gathered (it had waited for one),"
+            " full (no more rows are allowed), enough (more would gain nothing), shared (other"
+            " lanes were free for the rest), pressed (by deadlines), trial (larger, to see)",
             _WITH_REASON,
         )
         self._refused = meter.counter(
             "tiffin_batch_refusals_total",
-            "Refused by why: " + _listed(REASONS),
+            "Refused by why: full (the queue), late (for what is ahead), long (by itself),"
+            " overtaken (by more pressing ones), waited (over queue_timeout_s), expired",
             _WITH_REASON,
         )
         self._refused_before: dict[str, int] = {}
@@ -124,10 +126,6 @@ class TensorMeasures:
             if more:
                 self._refused.add((*self._only, reason), more)
                 self._refused_before[reason] = count
-
-
-def _listed(reasons: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} ({why})" for name, why in reasons.items())
 
 
 def _reason(error: TiffinError) -> str:

@@ -41,7 +41,12 @@ DISPATCHES: Final = {
 }
 """Why a batch went when it went, and with so many."""
 SLACK: Final = 1.05
-"""So much longer may take what is ahead: it may be cut into other batches than is foreseen."""
+SLACK_MOST: Final = 3.0
+"""So much longer may take what is ahead: it may be cut into other batches than is foreseen, and a
+machine has neighbours. Between the two, as was learnt."""
+BROKEN: Final = 0.05
+"""Of what was foreseen, the part that may come later: the slack grows until no more does."""
+SLACK_STEP: Final = 0.01
 TRIAL_EVERY: Final = 32
 """Of so many batches that were cut because more would gain nothing, one is twice as large."""
 FULL_PART: Final = 0.05
@@ -103,6 +108,7 @@ class Schedule:
         self._request_s = 0.0
         self._ran_at = -math.inf
         self._fill = 0.0  # how full batches come to be, of what they may be
+        self._slack = SLACK
         self._cut = 0  # batches that were cut because more would gain nothing
         self._choices = 0  # between lanes and all of them at one run
 
@@ -142,17 +148,20 @@ class Schedule:
         waited = reason != "idle"
         while self.waiting:
             batch = Batch([], reason)
-            most, why = self._size(self.waiting.first(), batch)
+            first = self.waiting.first()
+            most, why = self._size(first, batch)
             for item in self.waiting.take(most):
                 error = self._too_late(item, now, waited)
                 if error is not None:
+                    self._kept(item, math.inf)
                     late.append((item, error))
                     continue
                 batch.items.append(item)
                 batch.rows += item.rows
                 batch.elements += item.elements
             if batch.items:
-                self._fill = max(min(1.0, batch.rows / most), FILL_KEPT * self._fill)
+                fill = batch.rows / self._most(first, self.pace)[0]
+                self._fill = max(min(1.0, fill), FILL_KEPT * self._fill)
                 if batch.rows >= most and self.waiting:
                     batch.reason = why
                 return batch, late
@@ -174,6 +183,8 @@ class Schedule:
         if batch.outcome.runs == 1:
             pace = self.wide if batch.wide else self.pace
             pace.learn(batch.elements, batch.ran_s)
+        for item in batch.items:
+            self._kept(item, self._ran_at)
         request_s = batch.ran_s / len(batch.items)
         self._request_s += WEIGHT * (request_s - self._request_s)
 
@@ -181,6 +192,12 @@ class Schedule:
         """When what waits now may have run, by how long recent batches took for each request."""
         ahead_s = len(self.waiting) * self._request_s / self.bounds.lanes
         return min(RETRY_AFTER_MAX_S, max(1.0, ahead_s))
+
+    def _kept(self, item: Item, end: float) -> None:
+        """Whether what was foreseen for it came true: it ended then."""
+        if item.promised < math.inf:
+            step = SLACK_STEP * (1 if end > item.promised else -BROKEN / (1 - BROKEN))
+            self._slack = min(SLACK_MOST, max(SLACK, self._slack * (1 + step)))
 
     def _check(self, item: Item, now: float) -> None:
         """Raise where it would be late."""
@@ -210,9 +227,11 @@ class Schedule:
         ahead_s /= bounds.lanes  # that take it in turns, so none of them is idle before it is done
         if 0 < bounds.queue_s < ahead_s:
             self._refuse("waited", ahead_s - bounds.queue_s, ahead_s)
-        answer_s = SLACK * ahead_s + max(alone_s, pace.foresee(ahead.own, cautious=True))
+        own_s = max(alone_s, pace.foresee(ahead.own, cautious=True))
+        answer_s = self._slack * ahead_s + own_s
         if answer_s > left_s:
             self._refuse("late", answer_s - left_s, ahead_s)
+        item.promised = now + answer_s
 
     def _refuse(self, why: str, over_s: float, ahead_s: float) -> NoReturn:
         """Raise that it would be late by so much."""

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.serving.tensors.machine import Machine, a_machine, an_item, between, steep
 from tiffin.errors import Overloaded
+from tiffin.serving.tensors.measures import TensorMeasures
 from tiffin.serving.tensors.schedule import DISPATCHES, REASONS, TRIAL_EVERY
+from tiffin.telemetry.metrics import Meter
 
 
 def flood(machine: Machine, requests: int) -> list[int]:
@@ -134,3 +136,23 @@ def test_a_refusal_says_for_how_long_its_like_needn_t_ask_and_the_queue_never_ru
             silent = machine.now + error.full_s
         assert machine.running
     assert len(machine.refused) < 0.1 * len(machine.answered)
+
+
+def test_batches_that_lanes_share_arent_taken_for_full_ones() -> None:
+    machine = a_machine(between, lanes=2, wide_s=lambda rows: 0.9 * between(rows))
+    for _ in range(200):
+        machine.schedule.admit(an_item(machine.now), machine.now)
+        machine.ask(an_item(machine.now))
+        machine.until(math.inf)
+    assert machine.batches[-2].reason == "shared"
+    for _ in range(2):
+        machine.schedule.admit(an_item(machine.now), machine.now)
+    machine.start("idle")
+    assert machine.ask(an_item(machine.now, 0.1))
+
+
+def test_every_reason_is_told_with_its_metric() -> None:
+    meter = Meter("replica", "epoch")
+    TensorMeasures(meter, "m", "1")
+    told = meter.state().decode()
+    assert all(f"{name} (" in told or f'{name}"' in told for name in (*DISPATCHES, *REASONS))

@@ -15,11 +15,13 @@ from tiffin.serving.tensors.schedule import BELIEVED_S
 
 @pytest.mark.parametrize("times", [4, 10])
 @pytest.mark.parametrize("run_s", [steep, flat, between])
-@pytest.mark.parametrize(("lanes", "groups"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("lanes", "groups", "wide"), [(1, 1, 0.0), (2, 3, 0.0), (2, 1, 0.6)])
 def test_overloaded_goodput_stays_at_its_peak_and_what_is_taken_is_answered_in_time(
-    times: int, run_s: Callable[[int], float], lanes: int, groups: int
+    times: int, run_s: Callable[[int], float], lanes: int, groups: int, wide: float
 ) -> None:
-    machine = a_machine(run_s, lanes=lanes)
+    machine = a_machine(
+        run_s, lanes=lanes, wide_s=(lambda rows: wide * run_s(rows)) if wide else None
+    )
     peak = lanes * 32 / run_s(32)
     within, seconds = 5 * run_s(32), 5.0
     chance = random.Random(7)
@@ -101,7 +103,7 @@ def test_a_tight_objective_makes_smaller_batches_and_says_so() -> None:
     machine.until(math.inf)
     assert any(batch.reason == "pressed" for batch in machine.batches)
     late = [end for end, item in machine.answered if end > item.deadline + 1e-9]
-    assert len(late) <= 0.02 * len(machine.answered)
+    assert len(late) <= 0.05 * len(machine.answered)
 
 
 def test_a_flood_delays_another_tenant_by_no_more_than_the_running_batch() -> None:
@@ -172,3 +174,21 @@ def test_whatever_comes_is_answered_dropped_refused_or_left_once_and_in_its_tena
             key = (item.tenant, item.group, item.batch)
             assert kept.get(key, 0) < item.number
             kept[key] = item.number
+
+
+def test_promises_that_neighbours_break_are_made_more_carefully() -> None:
+    chance = random.Random(3)
+
+    def beside_others(rows: int) -> float:
+        return between(rows) * chance.choice([1.0, 1.0, 1.0, 2.5])
+
+    machine = a_machine(beside_others)
+    within, began, at = 0.8, machine.now, 0.0
+    while (at := at + chance.expovariate(4 * 32 / between(32))) < 30.0:
+        machine.until(began + at)
+        machine.ask(an_item(machine.now, within))
+    machine.until(math.inf)
+    settled = [(end, item) for end, item in machine.answered if end > began + 5.0]
+    missed = sum(end > item.deadline for end, item in settled)
+    assert missed + len(machine.late) <= 0.08 * len(settled)
+    assert len(settled) >= 0.9 * 32 / (1.375 * between(32)) * 25.0
