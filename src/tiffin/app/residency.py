@@ -22,11 +22,17 @@ from tiffin.types.snapshot import Deployment
 DECIDE_EVERY_S = 0.5
 MEASURE_EVERY_S = 2.0
 SAVE_EVERY_S = 10.0
+FORGIVEN_NS = 60_000_000_000
+"""How long after it ended one that didn't start has to leave their memory to others."""
+
+TRIES = 3
+"""After so many ends before it was ever ready, a replica counts as one that doesn't start."""
 
 _LOG = logging.getLogger("tiffin.supervisor")
 _PRESENCE: Mapping[State, Presence] = {
     State.READY: Presence.READY,
     State.FAILED: Presence.FAILED,
+    State.WAITING: Presence.FAILED,
     State.STOPPING: Presence.STOPPING,
     State.ENDED: Presence.STOPPING,
 }
@@ -154,7 +160,9 @@ class Residency:
             presence = _PRESENCE.get(status.state, Presence.STARTING)
             since_s = status.since_ns / 1e9
         last = self._last.get(one.name)
-        failed = presence is Presence.FAILED or (last is not None and last.state is State.FAILED)
+        if last is not None and one.on_demand and last.since_ns + FORGIVEN_NS < time.time_ns():
+            last = None
+        failed = any(gave_up(known) for known in (status, last) if known)
         return Lodger(
             name=one.name,
             model=one.model,
@@ -169,7 +177,7 @@ class Residency:
             used_s=max(seen.moved_s, demand.used_ns / 1e9),
             idle_s=one.idle_s,
             hold_s=one.hold_s,
-            failed=failed and presence is not Presence.READY,
+            failed=failed,
         )
 
     def _need(self, one: Deployment) -> int:
@@ -182,7 +190,9 @@ class Residency:
         statuses = {one.name: keeper.status for one, keeper in self._replicas.running}
         for retired in decision.retire:
             one = self._replicas.wanted[retired.name]
-            self._last[one.name] = msgspec.structs.replace(statuses[one.name], said="")
+            self._last[one.name] = msgspec.structs.replace(
+                statuses[one.name], said="", since_ns=time.time_ns()
+            )
             self._replicas.retire(one.name)
             self._numbers.unloads.add((one.model,))
             self._say("model unloaded", one, retired.reason)
@@ -271,7 +281,7 @@ class Residency:
             name=one.name, role="replica", model=one.model
         )
         state, reason = State.ASLEEP, "it is loaded when a request comes"
-        if last.state is State.FAILED:
+        if gave_up(last):
             state, reason = State.FAILED, last.reason
         refused, queued = dict(self._decision.refused), dict(self._decision.queued)
         if one.name in refused:
@@ -282,6 +292,14 @@ class Residency:
             state, reason = State.QUEUED, "it waits for its turn"
         away = msgspec.structs.replace(last, state=state, reason=reason, pid=0, since_ns=0)
         return self._described(one, away)
+
+
+def gave_up(status: ProcessStatus) -> bool:
+    """Whether it doesn't start: it said so itself, or ended again and again before it was ready."""
+    if status.state is State.FAILED:
+        return True
+    again = status.restarts >= TRIES and not status.ready_ms
+    return again and status.state is not State.READY
 
 
 class _Numbers:

@@ -176,6 +176,21 @@ async def test_one_that_failed_says_so_while_it_is_away(tmp_path: Path) -> None:
         assert (away.state, away.reason) == (State.FAILED, "no")
 
 
+async def test_one_that_ends_again_and_again_gives_its_place_to_who_waits(tmp_path: Path) -> None:
+    async with scene(tmp_path) as s:
+        s.want(deployment("a"), deployment("b"))
+        s.ask(a=waiting())
+        s.residency.look()
+        s.made["r-a"].put(State.WAITING, restarts=3, reason="killed by SIGKILL")
+        s.ask(a=waiting(), b=waiting())
+        s.residency.look()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        s.residency.look()
+        assert list(s.made) == ["r-a", "r-b"]
+        assert s.state("r-a").state is State.FAILED
+
+
 async def test_how_long_the_one_who_woke_it_waited_is_kept(tmp_path: Path) -> None:
     async with scene(tmp_path) as s:
         progress = ProgressFile(tmp_path / "r-a.progress")

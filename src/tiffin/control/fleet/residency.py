@@ -36,7 +36,8 @@ class Lodger:
 
     `age` orders the generations of a model: the highest is the newest. `since_s` is when
     `presence` began, `waiting` are requests held for its model, `waiting_since_s` is since when,
-    `used_s` when its model was last used. `failed` says that it didn't start when it last tried.
+    `used_s` when its model was last used. `failed` says that it didn't start when it last tried, so
+    that nobody else ends for it.
     """
 
     name: str
@@ -178,7 +179,7 @@ class _Deciding:
         """Who should start, first ones first, since when, and whether others may end for it."""
         absent = [o for o in self._lodgers if not o.resident and o.name not in self._refused]
         always = [one for one in absent if not one.on_demand]
-        yield from ((one, float("-inf"), True) for one in always if self._current(one))
+        yield from ((one, float("-inf"), not one.failed) for one in always if self._current(one))
         here = {
             (one.model, one.age)
             for one in self._lodgers
@@ -193,8 +194,9 @@ class _Deciding:
                 more.append(lodger)
             elif lodger.waiting or self._succeeds(lodger):
                 first[lodger.model] = lodger
-        for lodger in sorted(first.values(), key=lambda one: (self._since(one), one.name)):
-            yield lodger, self._since(lodger), True
+        in_turn = sorted(first.values(), key=lambda one: (one.failed, self._since(one), one.name))
+        for lodger in in_turn:
+            yield lodger, self._since(lodger), not lodger.failed
         rest = [*more, *(one for one in always if not self._current(one))]
         yield from ((one, self._now, False) for one in rest)
 
