@@ -20,6 +20,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         '[models.large]\nruntime = "launched"\nengine = "vllm"\nmodel = "some/model"\n'
         f'executable = "{script(folder)}"\ncontext = 512\nslots = 2\nload_timeout_s = 20\n'
         f'args = ["--token-s", "0.01", "--pids", "{folder}/pids"]\n'
+        '[models.nowhere]\nruntime = "echo"\ndevices = ["cuda:99"]\n'
     )
     server = Server(folder, section)
     try:
@@ -53,6 +54,14 @@ def test_the_machine_is_in_the_status(server: Server) -> None:
     machine = until(lambda: status.get("machine"))
     assert machine["devices"][0]["kind"] == "cpu"
     assert "nvidia" in machine["absent"] or len(machine["devices"]) > 1
+
+
+def test_a_model_whose_device_is_not_there_says_so(server: Server) -> None:
+    def reason() -> str:
+        models = server.http.get("/admin/v1/status").json()["models"]
+        return next(str(model["reason"]) for model in models if model["name"] == "nowhere")
+
+    until(lambda: "there is no device cuda:99" in reason(), what=reason)
 
 
 def test_nothing_personal_that_it_prints_is_logged(server: Server) -> None:
