@@ -42,6 +42,7 @@ SLOTS: Final = 16
 BOUND_S: Final = 60.0
 """The longest that all of it may take; what isn't done by then has failed."""
 TRUTH: Final = "reference"
+OUT_OF_TIME: Final = "it took too long to measure"
 
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +95,7 @@ async def calibrate(
 async def _in_a_process(order: Order, until: float) -> _Found:
     left = until - time.monotonic()
     if left <= 0:
-        return _failed(order.engine, "there was no time left to measure it")
+        return _failed(order.engine, OUT_OF_TIME)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tiffin.app.calibrate", msgspec.json.encode(order).decode()),
         stdin=asyncio.subprocess.PIPE,
@@ -107,7 +108,7 @@ async def _in_a_process(order: Order, until: float) -> _Found:
             said = await process.stdout.read()
             code = await process.wait()
     except TimeoutError:
-        return _failed(order.engine, "it took too long to measure")
+        return _failed(order.engine, OUT_OF_TIME)
     finally:
         if process.returncode is None:
             process.kill()
@@ -130,8 +131,7 @@ def _compared(found: _Found, truth: _Found) -> Measured:
     if truth.measured.failed:
         if measured.engine == REFERENCE:
             return measured
-        why = f"nothing to compare it with: {truth.measured.failed}"
-        return msgspec.structs.replace(measured, failed=why)
+        return msgspec.structs.replace(measured, failed=truth.measured.failed)
     apart, same = drift(_firsts(found), _firsts(truth))
     return msgspec.structs.replace(measured, drift=apart, same=same)
 
@@ -159,7 +159,8 @@ async def _measure(order: Order) -> _Found:
             socket=f"{folder}/r.sock",
             spec=msgspec.Raw(msgspec.json.encode(spec)),
             files={GGUF: PlacedFile(path=order.path, sha256=spec.sha256)},
-            threads=order.threads,
+            # Alone, a thread needn't wait for others that a busy neighbour holds up.
+            threads=1 if is_truth else order.threads,
         )
         runtime = llamacpp(deployment)
         try:
@@ -190,6 +191,11 @@ def _peak_bytes() -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def is_whole(calibration: Calibration) -> bool:
+    """Whether every engine had the time that it needed, so that the choice may stand."""
+    return all(one.failed != OUT_OF_TIME for one in calibration.measured)
 
 
 def table(calibration: Calibration) -> list[str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from tiffin.app.calibrate import calibrate
+from tiffin.app.calibrate import calibrate, is_whole
 from tiffin.config.models import GGUF, LlamacppModel
 from tiffin.control.office import Office
 from tiffin.control.publish import Publisher
@@ -39,6 +39,9 @@ class Calibrating:
             self._tried.add(name)
             log.info("measuring engines", model=name)
             calibration = await calibrate(model, path, threads)
+            if not is_whole(calibration):
+                log.warning("the machine is too busy to measure engines", model=name)
+                continue
             self._office.calibrations.keep(calibration)
             log.info("engine chosen", model=name, engine=calibration.engine, why=calibration.why)
             return 1

@@ -84,13 +84,12 @@ class LlamacppModel(
 ):
     """A GGUF file run by llama.cpp, or by another engine that reads it, in a replica of ours.
 
-    `task` is what it serves: `chat` (and completions), `embed` or `rerank`. `engine` is `llamacpp`,
-    `openvino` (the extra of that name; chat alone), or `auto`: what was measured to be best for
-    the model's `slo`, and llama.cpp until then. `cache_type` is what keys and values are kept in.
-    `sources` are tried in order, all against `sha256`. `context` is tokens per slot (of an encoder:
-    its longest text); `slots` are answers at once; `queue` is how many may wait; `threads` 0 shares
-    the cores among replicas. `tools` says that the model's template offers tools. Tokens that come
-    faster than `stream_interval_ms` are sent several at once, 0 sends each alone.
+    `engine` is `llamacpp`, `openvino` (the extra of that name), or `auto`: what was measured to be
+    best here for the model's `slo`, and llama.cpp until then. `cache_type` is what keys and values
+    are kept in. `sources` are tried in order, all against `sha256`. `context` is tokens per slot;
+    `slots` are answers at once; `queue` is how many may wait; `threads` 0 shares the cores among
+    replicas. `tools` says that the model's template offers tools. Tokens that come faster than
+    `stream_interval_ms` are sent several at once, 0 sends each alone.
     """
 
     sources: list[str]
@@ -101,7 +100,6 @@ class LlamacppModel(
     queue: Count = 64
     threads: Count = 0
     tools: bool = False
-    task: Literal["chat", "embed", "rerank"] = "chat"
     engine: Literal["llamacpp", "openvino", "auto"] = "llamacpp"
     cache_type: Literal["f16", "f32", "q8_0"] = "f16"
     stream_interval_ms: Annotated[float, Meta(ge=0, le=1000)] = 20.0

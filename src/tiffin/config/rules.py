@@ -46,8 +46,6 @@ def broken(config: Config) -> Iterator[Problem]:
 def _engine(model: LlamacppModel, where: str) -> Iterator[Problem]:
     if model.engine == "openvino" and find_spec("openvino_genai") is None:
         yield Problem(f"{where}.engine", "it needs more: pip install 'tiffin[openvino]'")
-    if model.engine != "llamacpp" and model.task != "chat":
-        yield Problem(f"{where}.engine", f"expected llamacpp where the task is {model.task}")
 
 
 def _grpc(server: Server) -> Iterator[Problem]:

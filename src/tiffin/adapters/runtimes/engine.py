@@ -56,18 +56,17 @@ READING: Final = Extent(context=256)
 class Engine:
     """One loaded model behind its socket; starting blocks the whole process while it loads.
 
-    `purpose` is what it does with the model: `answer`, `read` (tokens and templates alone, the
-    weights stay on disk), `embed` or `rerank`.
+    With `reading` it does tokens and templates alone, and the weights stay on disk.
     """
 
-    def __init__(self, model: str, socket: str, extent: Extent, *, purpose: str = "answer") -> None:
+    def __init__(self, model: str, socket: str, extent: Extent, *, reading: bool = False) -> None:
         self._model = model
         self._socket = Path(socket)
         self._context = extent.context
         self._slots = extent.slots
         self._threads = max(extent.threads, 1)
         self._cache = extent.cache
-        self._purpose = purpose
+        self._reading = reading
         self._server: Any = None
 
     def start(self) -> None:
@@ -114,21 +113,16 @@ class Engine:
         params.sleep_idle_seconds = -1
         kind = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{self._cache.upper()}")
         params.cache_type_k = params.cache_type_v = kind
-        self._adapt(params, xllamacpp)
-        self._socket.unlink(missing_ok=True)
-        return xllamacpp.Server(params)
-
-    def _adapt(self, params: Any, library: Any) -> None:
-        if self._purpose == "read":
+        if self._cache == "f32":
+            # Flash attention would round them to 16 bits after all.
+            kinds = xllamacpp.llama_flash_attn_type
+            params.flash_attn_type = kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if self._reading:
             # Checking, warming up and packing anew each read every weight.
             params.check_tensors = params.warmup = False
             params.no_extra_bufts = True
-        elif self._purpose in ("embed", "rerank"):
-            params.embedding = True
-            # A text is computed in one go: its tokens look both ways.
-            params.n_batch = params.n_ubatch = self._context * self._slots
-            if self._purpose == "rerank":
-                params.pooling_type = library.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
+        self._socket.unlink(missing_ok=True)
+        return xllamacpp.Server(params)
 
     def _reason(self) -> str:
         """Why it can't load: the engine says so on stderr only, where it is mute while serving."""

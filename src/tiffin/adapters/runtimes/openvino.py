@@ -44,7 +44,7 @@ class OpenvinoRuntime:
         self._spec = spec
         self._threads = max(threads, 1)
         self._link = Path(engine_socket).with_suffix(".gguf")
-        self._reader = Engine(model_path, engine_socket, READING, purpose="read")
+        self._reader = Engine(model_path, engine_socket, READING, reading=True)
         self._engine: OpenvinoEngine | None = None
         self._pool = backend
         self._line = Line(backend)

@@ -6,6 +6,7 @@ whole context is taken at the start, so nothing is ever thrown out to be compute
 """
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -122,6 +123,8 @@ class OpenvinoEngine:
 
     def _opened(self) -> Any:
         try:
+            # Serving reports to nobody: where this can't be imported, the library goes without.
+            sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
             import openvino_genai  # type: ignore[import-untyped]  # an extra, and 200 MB
 
             extent = self._extent
