@@ -78,7 +78,7 @@ def test_where_all_are_set_aside_the_least_bad_is_used() -> None:
 @given(st.integers(2, 4), st.integers(1, 8), st.integers(1, 12), st.integers(0, 2**32))
 def test_load_is_never_skewed_by_warmth(count: int, texts: int, running: int, seed: int) -> None:
     """However unequally texts are asked for, no place gets half as much again as another."""
-    rnd = random.Random(seed)  # noqa: S311 - a simulation
+    rnd = random.Random(seed)
     group, chooser = places(count), Chooser[Standing]()
     now: deque[Choice[Standing]] = deque()
     placed: Counter[int] = Counter()
@@ -96,7 +96,7 @@ def test_load_is_never_skewed_by_warmth(count: int, texts: int, running: int, se
 
 
 def test_eight_beginnings_stay_warm_at_two_places_with_room_for_them() -> None:
-    rnd = random.Random(7)  # noqa: S311 - a simulation
+    rnd = random.Random(7)
     group, chooser = places(2, slots=4), Chooser[Standing]()
     warm = 0
     for _ in range(400):
