@@ -55,7 +55,8 @@ def estimate(model: LocalModel, files: Mapping[str, Path]) -> int:
         case LlamacppModel():
             return around + sizes + _engine(model, files.get(GGUF), sizes)
         case OnnxModel():
-            return around + _ONNX_ARENA_MIB * MIB + int(sizes * _ONNX_FACTOR)
+            sessions = 2 if model.parallel_runs and model.threads != 1 else 1
+            return around + sessions * (_ONNX_ARENA_MIB * MIB + int(sizes * _ONNX_FACTOR))
         case PythonModel():
             return around + int(sizes * _PYTHON_FACTOR)
         case WhisperModel():
