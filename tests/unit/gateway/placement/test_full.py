@@ -1,10 +1,17 @@
 """What a place has refused: its like is refused without it, no longer and nobody else."""
 
+from typing import cast
+
 import pytest
 
 from tiffin.dialects.openai.errors import error_from_reply, error_response, hop_error_response
 from tiffin.errors import Overloaded, RunFailed
 from tiffin.gateway.placement.full import MAX_KEPT, Ask, Full, Kind
+from tiffin.gateway.placement.measures import Measures
+from tiffin.gateway.placement.place import ClosableBackend, Place
+from tiffin.gateway.station import Station
+from tiffin.telemetry.metrics import Meter
+from tiffin.types.snapshot import Target
 
 MINE = Kind("a", batch=False)
 NEXT = Ask(MINE, 0.5, 100)
@@ -64,3 +71,20 @@ def test_a_replicas_word_comes_over_the_hop_exactly_and_no_further() -> None:
     assert told.full_s == pytest.approx(0.0175)
     assert b"full" not in error_response(told)[2]
     assert hop_error_response(RunFailed("no")) == error_response(RunFailed("no"))
+
+
+def test_a_station_refuses_only_where_each_of_its_places_that_are_ready_would() -> None:
+    nowhere = cast(ClosableBackend, None)
+    places = [Place(backend=nowhere, ready=True) for _ in range(2)]
+    target = Target(model="m", revision="r", kind="replica", max_concurrency=1, queue=1)
+    station = Station(target, places, Measures(Meter("gateway", "e")))
+    assert not station.full()
+    for place in places:
+        assert station.refusal(NEXT, 1.0) is None
+        place.full.said(NEXT, Overloaded("later", full_s=0.02), 1.0)
+    assert station.full()
+    assert station.refusal(NEXT, 1.01) is not None
+    places[0].full = Full()
+    assert station.refusal(NEXT, 1.01) is None
+    places[0].ready = False
+    assert station.refusal(NEXT, 1.01) is not None
