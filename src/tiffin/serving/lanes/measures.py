@@ -2,23 +2,28 @@
 
 from collections.abc import Mapping
 
-from tiffin.serving.lanes.slots import DISPATCHES, REASONS, Lanes
+from tiffin.serving.lanes.slots import Lanes
 from tiffin.telemetry.metrics import Counter, Meter
+
+_LABELS = ("model", "reason")
 
 
 class LaneMeasures:
     """Counts for one model; `look` notes what is new."""
 
     def __init__(self, meter: Meter, model: str) -> None:
-        labels = ("model", "reason")
         self._model = model
         self._dispatched = meter.counter(
             "tiffin_dispatches_total",
-            "Choices of requests that got a slot by why: " + _listed(DISPATCHES),
-            labels,
+            "Choices that got a slot by why: idle (one was free), turn (it came first), fair (its"
+            " tenant's share put it before others), batch_share (batch work had its share due)",
+            _LABELS,
         )
         self._refused = meter.counter(
-            "tiffin_slot_refusals_total", "Refused by why: " + _listed(REASONS), labels
+            "tiffin_slot_refusals_total",
+            "Refused by why: full (queue), late (for what is ahead), long (by itself), overtaken"
+            " (by more pressing ones), waited (for longer than queue_timeout_s), expired",
+            _LABELS,
         )
         self._before: dict[tuple[str, str], int] = {}
 
@@ -33,7 +38,3 @@ class LaneMeasures:
             if more:
                 counter.add((self._model, reason), more)
                 self._before[what, reason] = count
-
-
-def _listed(reasons: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} ({why})" for name, why in reasons.items())
