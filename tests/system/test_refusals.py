@@ -2,14 +2,17 @@
 
 import json
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.system.conftest import Serve
-from tests.system.server import KEY, Server
+from tests.system.server import KEY, Server, until
 
 pytestmark = pytest.mark.xdist_group("refusals")
 
@@ -105,3 +108,45 @@ def test_requests_without_a_model_are_refused_in_the_shape_of_their_path(serve: 
         reply = server.http.get(path)
         assert reply.status_code == 404, (path, reply.text)
         check_shape(path, reply.headers, reply.json())
+
+
+BROKEN = """
+[models.{name}]
+runtime = "{runtime}"
+{section}
+sources = ["file:{path}"]
+sha256 = "{digest}"
+"""
+INFERS = "/v2/models/graph/infer"
+TENSOR = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}
+RUNTIMES = {"graph": ("onnx", '[models.graph.files."model.onnx"]'), "words": ("llamacpp", "")}
+
+
+def test_why_a_model_does_not_load_is_told_without_folders(
+    make_server: Callable[[str], Server], tmp_path: Path
+) -> None:
+    models = ""
+    for name, (runtime, section) in RUNTIMES.items():
+        path = tmp_path / name
+        path.write_bytes(b"what a customer wrote" * 100)
+        digest = sha256(path.read_bytes()).hexdigest()
+        models += BROKEN.format(
+            name=name, runtime=runtime, section=section, path=path, digest=digest
+        )
+    server = make_server(models).start()
+
+    def reasons() -> dict[str, str]:
+        rows = server.http.post("/v2/repository/index").json()
+        found = {row["name"]: row["reason"] for row in rows}
+        # The last word is the supervisor's, once it has given up.
+        ended = [server.find(name) for name in RUNTIMES]
+        return found if all(one and one.reason for one in ended) and all(found.values()) else {}
+
+    for name, reason in until(reasons, what=server.explain).items():
+        reply = server.http.get(f"/v2/models/{name}/ready")
+        assert reply.status_code == 503
+        asked = server.chat(name) if name == "words" else server.http.post(INFERS, json=TENSOR)
+        for told in (reason, reply.text, asked.text):
+            assert "load" in told or "read" in told
+            assert str(server.folder.root) not in told
+            assert "customer" not in told

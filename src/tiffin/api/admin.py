@@ -17,6 +17,7 @@ from tiffin.config.schema import Tree
 from tiffin.control.office import Applied, Switched
 from tiffin.control.report import Report
 from tiffin.dialects.openai.errors import error_response
+from tiffin.dialects.openai.requests import Reader
 from tiffin.errors import (
     EndpointNotFound,
     MalformedBody,
@@ -192,8 +193,8 @@ def query_of(text: bytes) -> Query:
 
 def _toml_of(body: bytes) -> bytes:
     try:
-        return msgspec.json.decode(body, type=_ConfigText).toml.encode()
-    except (msgspec.MsgspecError, UnicodeError) as cause:
+        return Reader(_ConfigText).read(body)[0].toml.encode()
+    except (TiffinError, UnicodeError) as cause:
         raise MalformedBody(f'expected TOML, or JSON such as {{"toml": "…"}}: {cause}') from cause
 
 

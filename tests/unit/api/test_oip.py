@@ -17,6 +17,7 @@ from tiffin.errors import (
     Conflict,
     EndpointNotFound,
     LoadFailed,
+    MalformedBody,
     MethodNotAllowed,
     ModelNotFound,
     PermissionDenied,
@@ -24,6 +25,7 @@ from tiffin.errors import (
     TiffinError,
     Unauthenticated,
     Unavailable,
+    UnknownParameter,
     UnsupportedParameter,
     UpstreamUnavailable,
 )
@@ -218,8 +220,15 @@ async def test_the_index_can_leave_out_what_is_not_ready() -> None:
     assert "no such file" in rows[0]["reason"]
     rows = await site.ask("POST", "/v2/repository/index", body={"ready": True})
     assert [row["name"] for row in rows] == ["other"]
-    with pytest.raises(SchemaViolation):
+    with pytest.raises(SchemaViolation, match="'ready'"):
         await site.ask("POST", "/v2/repository/index", body={"ready": 1})
+    with pytest.raises(UnknownParameter, match="'read'"):
+        await site.ask("POST", "/v2/repository/index", body={"read": True})
+    with pytest.raises(MalformedBody, match="'ready' is given twice"):
+        await site.ask("POST", "/v2/repository/index", body=b'{"ready":true,"ready":false}')
+    unload = {"parameters": {"unload_dependents": "no"}}
+    with pytest.raises(SchemaViolation, match=r"parameters\.unload_dependents"):
+        await site.ask("POST", UNLOAD, body=unload)
 
 
 async def test_control_is_told_who_unloads_and_the_answer_waits_for_the_snapshot() -> None:

@@ -21,6 +21,7 @@ from tiffin.testing.exchange import FakeExchange
 from tiffin.types.snapshot import Plan, Target
 from tiffin.types.usage import Usage
 
+JSON = b"application/json"
 CONTENT = b"%PDF-\x00\xff\r\n--x\r\n"
 TARGET = Target(model="ocr", revision="r", kind="pipeline")
 PLAN = Plan(name="ocr", identity="i", targets=(TARGET,))
@@ -72,12 +73,19 @@ def test_every_way_in_leads_to_the_same_bytes(kind: bytes, body: bytes) -> None:
     ("kind", "body", "error", "message"),
     [
         (*told({}), SchemaViolation, "'document' is required"),
-        (*told([]), SchemaViolation, "an object with 'document'"),
-        (*told({"document": 1}), SchemaViolation, "must be base64"),
+        (*told([]), SchemaViolation, "the body must be an object, not an array"),
+        (*told({"document": 1}), SchemaViolation, "'document' must be a string"),
         (*told({"document": "a?"}), SchemaViolation, "must be base64"),
-        (*told({"document": "YQ==", "page": 1}), UnknownParameter, "no field 'page'"),
-        (b"application/json", b"{", MalformedBody, "isn't JSON"),
-        (b"application/json", b"\xff", MalformedBody, "isn't JSON"),
+        (*told({"document": "YQ==", "page": 1}), UnknownParameter, "'page'"),
+        (b"application/json", b"{", MalformedBody, "not JSON"),
+        (b"application/json", b"\xff", MalformedBody, "not UTF-8"),
+        (
+            JSON,
+            b'{"document":"YQ==","document":"Yg=="}',
+            MalformedBody,
+            "'document' is given twice",
+        ),
+        (JSON, b'{"document":"YQ==","documen\\u0074":"Yg=="}', MalformedBody, "given twice"),
         (*form("image"), UnknownParameter, "no field 'image'"),
         (*form(parts=2), SchemaViolation, "given 2"),
         (b"multipart/form-data", b"", MalformedBody, "boundary"),

@@ -190,6 +190,26 @@ def test_a_path_is_read_as_it_was_written(model: str) -> None:
             ["shared_memory_offset"],
         ),
         (
+            {"inputs": [X], "parameters": {"binary_data_output": "true"}},
+            SchemaViolation,
+            ["parameters.binary_data_output", "true or false", "'true'"],
+        ),
+        (
+            {"inputs": [X], "outputs": [{"name": "y", "parameters": {"binary_data": 1}}]},
+            SchemaViolation,
+            ["outputs[0].parameters.binary_data", "true or false", "given 1"],
+        ),
+        (
+            {"inputs": [{**X, "parameters": {"content_type": None}}]},
+            SchemaViolation,
+            ["'x'", "content_type", "a string", "null"],
+        ),
+        (
+            {"inputs": [X], "parameters": {"priority": True}},
+            SchemaViolation,
+            ["parameters.priority", "an integer", "true"],
+        ),
+        (
             {"inputs": [{**X, "name": str(at)} for at in range(257)]},
             SchemaViolation,
             ["inputs", "at most 256", "257"],

@@ -190,8 +190,8 @@ def test_what_doesnt_fit_is_refused_by_name(
     [
         pytest.param(b"1234", "says 8 bytes of binary data, and 4 are left", 8, id="short"),
         pytest.param(b"1" * 12, "4 bytes after the header belong to no input", 8, id="long"),
-        pytest.param(b"1" * 8, "number of bytes", "8", id="no number"),
-        pytest.param(b"1" * 8, "number of bytes", True, id="a truth"),
+        pytest.param(b"1" * 8, "binary_data_size: expected an integer", "8", id="no number"),
+        pytest.param(b"1" * 8, "binary_data_size: expected an integer", True, id="a truth"),
     ],
 )
 def test_binary_data_must_be_what_it_says(tail: bytes, told: str, given: object) -> None:

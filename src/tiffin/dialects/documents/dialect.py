@@ -15,9 +15,9 @@ import msgspec
 from tiffin.dialects.dialect import Forward, Reading, Told, Whole
 from tiffin.dialects.documents.reply import DocumentReply
 from tiffin.dialects.forms import read_form
+from tiffin.dialects.openai.requests import Reader
 from tiffin.errors import (
     EndpointNotFound,
-    MalformedBody,
     SchemaViolation,
     UnknownParameter,
     UpstreamFailed,
@@ -36,14 +36,13 @@ _DATA_URL: Final = re.compile(r"data:[\w.+/-]*;base64,")
 _BYTES: Final = b"content-type: application/octet-stream\r\n"
 
 
-class DocumentRequest(msgspec.Struct, frozen=True):
+class DocumentRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A document as JSON: `document` is base64 of its bytes, a `data:` URL too."""
 
     document: str
 
 
-_REQUEST = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_TEXT = msgspec.json.Decoder(str)
+_REQUESTS = Reader(DocumentRequest)
 _REPLY = msgspec.json.Decoder(DocumentReply)
 
 
@@ -131,21 +130,9 @@ def _from_form(content_type: bytes | None, body: bytes) -> bytes:
 
 
 def _from_json(body: bytes) -> bytes:
+    text = _REQUESTS.read(body)[0].document
     try:
-        told = _REQUEST.decode(body)
-    except msgspec.ValidationError:
-        raise SchemaViolation("expected an object with 'document'") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedBody(f"the body isn't JSON that can be read: {error}") from None
-    for name in told:
-        if name != PARTS[0]:
-            shown = name[:40]
-            raise UnknownParameter(f"there is no field '{shown}'; send 'document'", param=shown)
-    if PARTS[0] not in told:
-        raise SchemaViolation("'document' is required", param=PARTS[0])
-    try:
-        text = _TEXT.decode(told[PARTS[0]])
         head = _DATA_URL.match(text)
         return a2b_base64(text[head.end() :] if head else text, strict_mode=True)
-    except (msgspec.DecodeError, Error, ValueError):
+    except (Error, ValueError):
         raise SchemaViolation("'document' must be base64 of its bytes", param=PARTS[0]) from None

@@ -12,6 +12,7 @@ import msgspec
 from numpy.typing import NDArray
 
 from tiffin.dialects.oip import arrays
+from tiffin.dialects.oip.faults import check_kinds
 from tiffin.dialects.oip.messages import (
     InferRequest,
     Parameters,
@@ -245,6 +246,7 @@ def _told(spec: TensorSpec) -> str:
 
 
 def _known(parameters: Parameters, where: str, honoured: tuple[str, ...]) -> None:
+    check_kinds(where, parameters)
     for name, value in parameters.items():
         if name in honoured or name in HARMLESS or (name in OFF_BY_DEFAULT and not value):
             continue

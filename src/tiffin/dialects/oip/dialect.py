@@ -12,7 +12,7 @@ import msgspec
 from tiffin.dialects.dialect import JSON_CONTENT, Forward, Piece, Reading, Told, Whole
 from tiffin.dialects.oip import errors
 from tiffin.dialects.oip.binary import SIZE, answer_strings, size_of, strings_of
-from tiffin.dialects.oip.faults import explained, refuse_duplicates, refused
+from tiffin.dialects.oip.faults import check_kinds, explained, refuse_duplicates, refused
 from tiffin.dialects.oip.messages import (
     HEADER_LENGTH,
     InferRequest,
@@ -122,10 +122,10 @@ class InferAsked:
         """What the fields mean together."""
         _once("inputs", self.request.inputs)
         _once("outputs", self.request.outputs)
-        _refuse_memory("parameters", self.request.parameters)
+        _check_parameters("parameters", self.request.parameters)
         for at, output in enumerate(self.request.outputs):
             if output.parameters:
-                _refuse_memory(f"outputs[{at}].parameters", output.parameters)
+                _check_parameters(f"outputs[{at}].parameters", output.parameters)
         binary = 0
         for at, tensor in enumerate(self.request.inputs):
             binary += self._check_tensor(at, tensor)
@@ -204,7 +204,7 @@ class InferAsked:
             )
         size = None
         if tensor.parameters:
-            _refuse_memory(f"{_place(at, tensor)}.parameters", tensor.parameters)
+            _check_parameters(f"{_place(at, tensor)}.parameters", tensor.parameters)
             size = size_of(tensor)
         if memoryview(tensor.data).nbytes:
             if size is not None:
@@ -265,7 +265,8 @@ def _once(kind: str, tensors: list[RequestTensor] | list[RequestedOutput]) -> No
         raise refused(kind, f"expected every name once, given '{twice}' twice")
 
 
-def _refuse_memory(where: str, parameters: Parameters) -> None:
+def _check_parameters(where: str, parameters: Parameters) -> None:
+    check_kinds(where, parameters)
     for name in parameters:
         if name.startswith(FORBIDDEN):
             raise UnsupportedParameter(

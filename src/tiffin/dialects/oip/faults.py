@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.oip.messages import Datatype, InferRequest
+from tiffin.dialects.oip.messages import KINDS, Datatype, InferRequest, Parameters
 from tiffin.errors import InvalidRequest, MalformedBody, SchemaViolation
 
 # A larger header isn't read a second time only to show what was given.
@@ -19,6 +19,7 @@ DATATYPES = ", ".join(Datatype.__args__)  # type: ignore[attr-defined]
 
 _STEP = re.compile(r"\.?(\w+)|\[(\d+)\]")
 _WORDS = {"`int`": "an integer", "`str`": "a string", "`array`": "a list", "`object`": "an object"}
+_KINDS = {bool: "true or false", int: "an integer", str: "a string"}
 _ROOT = re.compile(r"Expected `object`, got (`\w+`)")
 _EXPECTED = re.compile(r"Expected (`[^`]*`)(?: of length)?(.*?)(?:, got `[^`]*`)?$")
 
@@ -134,6 +135,15 @@ def _look(tree: Any, path: str) -> tuple[Any, str]:
         if isinstance(tree, dict) and isinstance(tree.get("name"), str):
             tensor = f" ({shown(tree['name'])})"
     return tree, tensor
+
+
+def check_kinds(where: str, parameters: Parameters) -> None:
+    """Raise `SchemaViolation` where a parameter that is known has a value of another kind."""
+    for name, value in parameters.items():
+        kinds = KINDS.get(name)
+        if kinds is not None and type(value) not in kinds:
+            expected = " or ".join(_KINDS[kind] for kind in kinds)
+            raise refused(f"{where}.{name}", f"expected {expected}, given {shown(value)}")
 
 
 def refused(param: str, message: str) -> InvalidRequest:

@@ -8,6 +8,8 @@ Source: https://github.com/kserve/open-inference-protocol and Triton's extension
 
 import json
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -26,6 +28,25 @@ Size = Annotated[int, Meta(ge=0, le=2**40)]
 Shape = Annotated[list[Size], Meta(max_length=32)]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 Parameters = dict[str, str | bool | int | float | None]
+
+KINDS: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
+    {
+        "binary_data": (bool,),
+        "binary_data_output": (bool,),
+        "binary_data_size": (int,),
+        "classification": (int,),
+        "content_type": (str,),
+        "headers": (str,),
+        "priority": (int,),
+        "sequence_end": (bool,),
+        "sequence_id": (int, str),
+        "sequence_start": (bool,),
+        "timeout": (int,),
+        "triton_enable_empty_final_response": (bool,),
+        "unload_dependents": (bool,),
+    }
+)
+"""What the values of parameters are that mean something in the protocol or its extensions."""
 
 NO_DATA: Final = msgspec.Raw(b"")
 NO_PARAMETERS: Final[Parameters] = {}
@@ -124,7 +145,7 @@ class ModelReady(msgspec.Struct, frozen=True):
     ready: bool
 
 
-class IndexRequest(msgspec.Struct, frozen=True):
+class IndexRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Asks for the repository's models; `ready` leaves out those that aren't."""
 
     ready: bool = False

@@ -1,10 +1,11 @@
 """What the endpoints beside `infer` say and are asked: metadata, readiness, the repository."""
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
+from tiffin.dialects.oip.faults import check_kinds
 from tiffin.dialects.oip.messages import (
     IndexedModel,
     IndexRequest,
@@ -17,10 +18,9 @@ from tiffin.dialects.oip.messages import (
     TensorMetadata,
     version_of,
 )
-from tiffin.errors import MalformedBody, SchemaViolation, UnsupportedParameter, UpstreamFailed
+from tiffin.dialects.openai.requests import Reader
+from tiffin.errors import UnsupportedParameter, UpstreamFailed
 from tiffin.types.snapshot import Plan
-
-T = TypeVar("T")
 
 EXTENSIONS: Final = (
     "binary_tensor_data",
@@ -44,8 +44,8 @@ class _Switch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _TENSORS = msgspec.json.Decoder(Tensors)
-_INDEX = msgspec.json.Decoder(IndexRequest)
-_SWITCH = msgspec.json.Decoder(_Switch)
+_INDEX = Reader(IndexRequest)
+_SWITCH = Reader(_Switch)
 
 
 def read_tensors(body: bytes, model: str) -> Tensors:
@@ -96,25 +96,18 @@ def index_body(models: Sequence[IndexedModel]) -> bytes:
 
 def only_ready(body: bytes) -> bool:
     """Whether a request for the index wants ready models alone; raises `InvalidRequest`."""
-    return bool(body.strip()) and _read(_INDEX, body).ready
+    return bool(body.strip()) and _INDEX.read(body)[0].ready
 
 
 def check_switch(body: bytes, allowed: Sequence[str] = ()) -> None:
     """Raise `InvalidRequest` where a load or unload asks for what can't be done."""
     if not body.strip():
         return
-    for name in _read(_SWITCH, body).parameters:
+    parameters = _SWITCH.read(body)[0].parameters
+    for name in parameters:
         if name not in allowed:
             raise UnsupportedParameter(
                 f"'{name[:80]}' isn't supported: a model is what the configuration says",
                 param="parameters",
             )
-
-
-def _read(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise SchemaViolation(str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedBody(f"the body isn't JSON that can be read: {error}") from None
+    check_kinds("parameters", parameters)

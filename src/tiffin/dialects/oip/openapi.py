@@ -1,12 +1,15 @@
 """The Open Inference Protocol's part of the OpenAPI document: paths and schemas."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from tiffin.dialects.oip.dialect import MAX_TENSORS
+from tiffin.dialects.oip.dialect import MAX_TENSORS, MAX_TIMEOUT_US
 from tiffin.dialects.oip.messages import (
+    KINDS,
     Datatype,
     IndexedModel,
     IndexRequest,
@@ -26,6 +29,10 @@ REF = "#/components/schemas/"
 TAG = "Open Inference Protocol"
 
 Schema = dict[str, Any]
+
+_KIND = MappingProxyType(
+    {bool: {"type": "boolean"}, int: {"type": "integer"}, str: {"type": "string"}}
+)
 
 INFER = """\
 Tensors in, tensors out. Binary data follows this header in the body where the HTTP header \
@@ -97,19 +104,22 @@ def paths() -> Schema:
 def schemas() -> dict[str, Schema]:
     """What they take and give, by name."""
     _, found = msgspec.json.schema_components(_REPLIES, ref_template=REF + "{name}")
-    value = _schema(Parameters)["additionalProperties"]
     return {
         **found,
         **_infer_schemas(),
         "ModelIndex": {"type": "array", "items": {"$ref": REF + "IndexedModel"}},
         "LoadRequest": _closed({"parameters": _closed({})}),
-        "UnloadRequest": _closed({"parameters": _closed({"unload_dependents": value})}),
+        "UnloadRequest": _closed({"parameters": _closed({"unload_dependents": _KIND[bool]})}),
         "TensorError": _closed({"error": {"type": "string"}}, "error"),
     }
 
 
 def _infer_schemas() -> dict[str, Schema]:
-    name, parameters = _schema(Name), _schema(Parameters)
+    name = _schema(Name)
+    known: Schema = {key: _one_of(kinds) for key, kinds in KINDS.items()}
+    parameters = {**_schema(Parameters), "properties": known}
+    timeout = {"type": "integer", "minimum": 0, "maximum": MAX_TIMEOUT_US}
+    own = {**parameters, "properties": {**known, "timeout": timeout}}
     tensor = {
         "name": name,
         "shape": _schema(Shape),
@@ -123,7 +133,7 @@ def _infer_schemas() -> dict[str, Schema]:
         "InferRequest": _closed(
             {
                 "id": {"type": "string"},
-                "parameters": parameters,
+                "parameters": own,
                 "inputs": {
                     "type": "array",
                     "items": _closed(tensor, "name", "shape", "datatype", "data"),
@@ -194,6 +204,11 @@ def _errors() -> Schema:
         str(status): {"description": HTTPStatus(status).phrase, "content": content}
         for status in sorted(set(STATUS.values()))
     }
+
+
+def _one_of(kinds: Sequence[type]) -> Schema:
+    schemas = [_KIND[kind] for kind in kinds]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def _schema(kind: Any) -> Schema:
