@@ -115,6 +115,8 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
         began, read = (await complete(port, prompt(options.prompt), 1))[:2]
         took.append(read - began)
         beside += gaps(await asyncio.gather(*running), began, read)
+        told = f"{p95(quiet) * 1000:.1f} ms alone, {p95(beside) * 1000:.1f} ms beside"
+        print(f"so far {told}; the prompt took {took[-1]:.1f} s", file=sys.stderr, flush=True)
     ratio = p95(beside) / p95(quiet)
     return {
         "streams": options.streams,
@@ -163,6 +165,7 @@ def main() -> None:
 
         async def run() -> dict[str, object]:
             await wait_ready(options.port, process)
+            print("ready", file=sys.stderr, flush=True)
             return await measure(options)
 
         try:

@@ -219,6 +219,21 @@ async def test_a_passed_deadline_is_a_504(site: Site) -> None:
     assert (exchange.status, json_of(exchange)["error"]["code"]) == (504, "deadline_exceeded")
 
 
+@pytest.mark.parametrize("weight", [b"0", b"-1", b"nan", b"inf", b"much"])
+async def test_a_weight_that_is_none_is_refused(site: Site, weight: bytes) -> None:
+    exchange = await site.post("/v1/chat/completions", HELLO, [(b"x-tiffin-weight", weight)])
+    assert (exchange.status, b"x-tiffin-weight" in exchange.sent) == (400, True)
+
+
+async def test_usage_says_why_it_went_and_metrics_count_it(site: Site) -> None:
+    answer = json_of(await site.post("/v1/chat/completions", HELLO))
+    assert answer["usage"]["tiffin"]["reason"] == "idle"
+    site.measures.look(site.replica)
+    told = (await site.get("/metrics.json")).sent.decode()
+    assert "tiffin_dispatches_total" in told
+    assert '[["m","idle"]' in told
+
+
 async def test_a_full_queue_says_when_to_come_again(site: Site) -> None:
     site.runtime.held = True
     exchanges = [site.request("/v1/chat/completions", HELLO) for _ in range(5)]

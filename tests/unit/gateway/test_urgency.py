@@ -2,8 +2,10 @@
 
 from typing import cast
 
+import msgspec
 import pytest
 
+from tests.unit.gateway.test_walk import local_shop
 from tiffin.dialects.dialect import Asked
 from tiffin.errors import InvalidRequest
 from tiffin.gateway.urgency import is_batch
@@ -38,3 +40,21 @@ def test_another_word_is_refused() -> None:
     exchange = FakeExchange(b"POST", b"/", headers=[(b"x-tiffin-priority", b"urgent")])
     with pytest.raises(InvalidRequest, match="'batch' or 'interactive'"):
         is_batch(exchange, cast("Asked", Said(batch=False)))
+
+
+async def test_a_replica_is_told_how_urgent_it_is_and_its_tenant_s_weight() -> None:
+    shop = local_shop()
+    await shop.ask()
+    await shop.ask(service_tier="flex")
+    keys = {
+        digest: msgspec.structs.replace(principal, weight=2.5)
+        for digest, principal in shop.snapshot.keys.items()
+    }
+    shop.snapshot = msgspec.structs.replace(shop.snapshot, keys=keys)
+    await shop.ask(headers=[(b"x-tiffin-priority", b"batch"), (b"x-tiffin-weight", b"900")])
+    plain, flex, weighty = [call.headers for call in shop.backends[0].calls]
+    assert b"x-tiffin-priority: interactive\r\n" in plain
+    assert b"x-tiffin-priority: batch\r\n" in flex
+    assert b"-weight" not in plain + flex
+    assert b"x-tiffin-weight: 2.5\r\n" in weighty
+    assert b"900" not in weighty

@@ -404,8 +404,9 @@ async def test_a_deadline_from_the_client_reaches_the_backend() -> None:
     assert got.status == 400
 
 
-async def test_a_replica_is_told_the_objectives_of_who_names_no_timeout() -> None:
-    shop = Shop(ScriptedBackend(whole()), p95_ms=800.0, ttft_p95_ms=300.0)
+def local_shop(**plan: Any) -> Shop:
+    """One whose only target is a replica of ours."""
+    shop = Shop(ScriptedBackend(whole()), **plan)
     [target] = shop.snapshot.plans["m"].targets
     local = msgspec.structs.replace(target, kind="llamacpp", sockets=("/s",))
     shop.pool = Pool(lambda target, _: shop.backends[0])
@@ -415,6 +416,11 @@ async def test_a_replica_is_told_the_objectives_of_who_names_no_timeout() -> Non
     shop.walk._stages.pool = shop.pool
     [station] = shop.pool._stations.values()
     station.places[0].ready = True
+    return shop
+
+
+async def test_a_replica_is_told_the_objectives_of_who_names_no_timeout() -> None:
+    shop = local_shop(p95_ms=800.0, ttft_p95_ms=300.0)
     before = asyncio.get_running_loop().time()
     await shop.ask()
     await shop.ask(headers=[(b"x-request-timeout-ms", b"1500")])
