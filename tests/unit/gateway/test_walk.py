@@ -404,9 +404,9 @@ async def test_a_deadline_from_the_client_reaches_the_backend() -> None:
     assert got.status == 400
 
 
-def local_shop(**plan: Any) -> Shop:
+def local_shop(**settings: Any) -> Shop:
     """One whose only target is a replica of ours."""
-    shop = Shop(ScriptedBackend(whole()), **plan)
+    shop = Shop(ScriptedBackend(whole()), **settings)
     [target] = shop.snapshot.plans["m"].targets
     local = msgspec.structs.replace(target, kind="llamacpp", sockets=("/s",))
     shop.pool = Pool(lambda target, _: shop.backends[0])
