@@ -126,6 +126,7 @@ class Engine:
         start(writer)
         if given.get("logit_bias"):
             event(writer, {"error": {"message": "token 9 is out of vocabulary", "code": 400}})
+            chunk(writer, b"data: [DONE]\n\n")
             return chunk(writer, b"")
         self.running += 1
         try:

@@ -106,6 +106,8 @@ class LaunchedRun:
             while not self._chunks and not self._done:
                 await self._read()
             if not self._chunks:
+                if not self._finish:
+                    raise RunFailed("the engine broke the answer off")
                 self._ended = True
                 return self._last()
             delta = self._step(self._chunks.popleft())
@@ -119,8 +121,6 @@ class LaunchedRun:
         except TiffinError as error:
             raise RunFailed(f"the engine broke the answer off: {error.message}") from error
         if not data:
-            if not self._finish:
-                raise RunFailed("the engine broke the answer off")
             self._done = True
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -132,17 +132,9 @@ class LaunchedRun:
             if name != b"data":
                 continue
             if value == b"[DONE]":
-                self._finished()
+                self._done = True
             else:
                 self._chunks.append(_decoded(value))
-
-    def _finished(self) -> None:
-        if not self._finish:
-            # Chunks that came in the same piece may still say it.
-            reasons = [c.finish_reason for chunk in self._chunks for c in chunk.choices]
-            if not any(reasons):
-                raise RunFailed("the engine ended the answer without saying why")
-        self._done = True
 
     def _step(self, chunk: _Chunk) -> Delta | None:
         if chunk.error is not None or chunk.object == "error":
