@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from tiffin.adapters.runtimes.endless import endless
 from tiffin.errors import SchemaViolation
 
 MAX_NODES: Final = 2000
@@ -94,6 +95,8 @@ class Grammars:
         """The grammar of a schema; raises `SchemaViolation` where it can't be enforced."""
         _check(schema, param)
         _check_openings(schema, param)
+        if place := endless(schema, lambda name: _at(schema, name)):
+            _refuse(param, f"'{place}' leads back to itself, so that no answer ever ends there")
         grammar = f"%llguidance {{}}\nstart: %json {msgspec.json.encode(schema).decode()}"
         limits = self._library.LLParserLimits(
             initial_lexer_fuel=_COMPILE_FUEL, max_grammar_size=_GRAMMAR_SYMBOLS
