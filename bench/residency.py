@@ -113,7 +113,9 @@ def cycle(one: Server, *, failing: bool) -> None:
     if failing:
         until(lambda: state(one) is State.FAILED, 30, one.explain)
     else:
-        one.until_answers("one")
+        # Each answer is an entry on disk, and so is each refusal.
+        one.until_ready("one")
+        until(lambda: one.chat("one").status_code == 200 or time.sleep(0.2), 30, one.explain)
     one.http.post("/admin/v1/models/one/unload").raise_for_status()
     until(lambda: one.find("one") is None, 30, one.explain)
 
