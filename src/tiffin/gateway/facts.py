@@ -151,6 +151,7 @@ class Facts:
         station = self._pool.station(target)
         if not station.ready():
             await self._pool.awake(target, Due(call.deadline, named=True))
+            station = self._pool.station(target)
         async with station.visit(call) as reply:
             body = await reply.read_all(MAX_METADATA_BYTES)
             if reply.status >= 300:
