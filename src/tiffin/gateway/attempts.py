@@ -233,12 +233,17 @@ class Attempts:
         if target.kind == "remote":
             return trace
         now = self._clock.monotonic()
-        return b"%bx-tiffin-tenant: %b\r\nx-tiffin-request: %b\r\nx-tiffin-attempt: %d\r\n" % (
-            trace,
-            run.tenant.encode(),
-            account.id.encode(),
-            len(account.attempts) + 1,
-        ) + _times(run.due, now) + _share(run)
+        return (
+            b"%bx-tiffin-tenant: %b\r\nx-tiffin-request: %b\r\nx-tiffin-attempt: %d\r\n"
+            % (
+                trace,
+                run.tenant.encode(),
+                account.id.encode(),
+                len(account.attempts) + 1,
+            )
+            + _times(run.due, now)
+            + _share(run)
+        )
 
     async def _leave(self, error: BaseException | None) -> None:
         target, self._target = self._target, None
