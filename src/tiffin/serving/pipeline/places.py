@@ -1,4 +1,4 @@
-"""The replicas of a model that steps call, as one backend; they may come and go while it is used."""
+"""The replicas of a model that steps call, as one backend; they may come and go meanwhile."""
 
 import asyncio
 from collections.abc import Callable, Iterable
