@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.adapters.runtimes.engines import FakeEngine
 from tiffin.adapters.runtimes.cadence import Cadence
-from tiffin.adapters.runtimes.engine import Engine, Extent, Event, Line
+from tiffin.adapters.runtimes.engine import Engine, Event, Extent, Line
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, UpstreamFailed
 
 
