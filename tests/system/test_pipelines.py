@@ -242,6 +242,10 @@ def test_what_a_function_refuses_is_the_clients_to_mend(server: Server) -> None:
     reply = server.http.post("/v2/models/review/infer", json={"inputs": [tensor]})
     assert reply.status_code == 400
     assert "no row may lack a value" in reply.json()["error"]
+    id_ = reply.headers["x-request-id"]
+    [account] = until(lambda: [a for a in server.accounts() if a["id"] == id_])
+    assert account["outcome"] == "refused"
+    assert account["device_ns"] > 0, "what ran before it was refused is in the account"
 
 
 def test_inputs_are_checked_before_any_step(server: Server) -> None:

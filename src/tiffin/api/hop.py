@@ -83,13 +83,16 @@ class failures_told:  # noqa: N801 - reads as the statement that it is
     """Whatever breaks inside ends this one request, and the gateway is told of it once.
 
     In a begun stream that is its last event, and the connection is cut, so that it never looks
-    complete.
+    complete. `spent` is what the request used until then, where anybody knows.
     """
 
-    __slots__ = ("_exchange",)
+    __slots__ = ("_exchange", "_spent")
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(
+        self, exchange: Exchange, spent: Callable[[], Usage | None] = lambda: None
+    ) -> None:
         self._exchange = exchange
+        self._spent = spent
 
     def __enter__(self) -> None:
         return None
@@ -117,4 +120,7 @@ class failures_told:  # noqa: N801 - reads as the statement that it is
             exchange.write(stream_error_event(error))
             exchange.abort()
         else:
-            exchange.respond(*hop_error_response(error))
+            status, headers, body = hop_error_response(error)
+            spent = self._spent()
+            told = [usage_header(spent)] if spent is not None else []
+            exchange.respond(status, [*headers, *told], body)

@@ -23,6 +23,7 @@ from tiffin.dialects.oip.paths import MODELS, place_of
 from tiffin.errors import EndpointNotFound
 from tiffin.ports.exchange import Exchange, Headers
 from tiffin.serving.pipeline.replica import PipelineReplica
+from tiffin.serving.pipeline.run import Tally
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.tensors import TensorSpec
 from tiffin.types.usage import Usage
@@ -57,17 +58,19 @@ class PipelineApi:
 
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one exchange; cancelling this stops the work behind it."""
-        with failures_told(exchange):
-            await self._route(exchange)
+        tally = Tally()
+        with failures_told(exchange, tally.spent):
+            await self._route(exchange, tally)
 
-    async def _route(self, exchange: Exchange) -> None:
+    async def _route(self, exchange: Exchange, tally: Tally) -> None:
         path, method = exchange.path, exchange.method
         if method == b"GET":
             self._look_up(exchange)
         elif path.startswith(DOCUMENTS):
-            await self._document(exchange, unquote(path[len(DOCUMENTS) :].decode("latin-1")))
+            name = unquote(path[len(DOCUMENTS) :].decode("latin-1"))
+            await self._document(exchange, name, tally)
         elif (place := place_of(path)) is not None and place.verb == "infer":
-            await self._infer(exchange, place.model)
+            await self._infer(exchange, place.model, tally)
         else:
             raise _nothing_there(exchange)
 
@@ -93,7 +96,7 @@ class PipelineApi:
         else:
             raise _nothing_there(exchange)
 
-    async def _infer(self, exchange: Exchange, model: str) -> None:
+    async def _infer(self, exchange: Exchange, model: str, tally: Tally) -> None:
         self._replica.check()
         binding = self._bound()
         body = await exchange.body(self._max_body_bytes)
@@ -103,6 +106,7 @@ class PipelineApi:
             request.outputs,
             context_of(exchange, self._replica.clock),
             passed_on(exchange),
+            tally,
         )
         request.outputs = tuple(name for name in request.outputs if name in found)
         answer, length = binding.write(model, request, found)
@@ -114,7 +118,7 @@ class PipelineApi:
             ]
         exchange.respond(200, [*headers, usage_header(usage)], answer)
 
-    async def _document(self, exchange: Exchange, model: str) -> None:
+    async def _document(self, exchange: Exchange, model: str, tally: Tally) -> None:
         self._replica.check()
         signature = self._replica.graph.signature
         if DOCUMENT not in {spec.name for spec in signature.inputs}:
@@ -122,7 +126,11 @@ class PipelineApi:
         body = await exchange.body(self._max_body_bytes)
         inputs = {DOCUMENT: np.frombuffer(body, np.uint8)}
         found, usage = await self._replica.infer(
-            inputs, READ, context_of(exchange, self._replica.clock), passed_on(exchange)
+            inputs,
+            READ,
+            context_of(exchange, self._replica.clock),
+            passed_on(exchange),
+            tally,
         )
         answer = documents.encode(document_reply(model, found, usage))
         exchange.respond(200, [JSON, usage_header(usage)], answer)

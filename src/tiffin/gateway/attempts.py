@@ -154,12 +154,7 @@ class Attempts:
         self._visit = visit
         reply = await visit.__aenter__()
         if reply.status >= 300:
-            raise error_from_reply(
-                reply.status,
-                await reply.read_all(MAX_ERROR_BYTES),
-                trusted=target.kind != "remote",
-                retry_after=reply.retry_after,
-            )
+            raise await self._told(target, reply)
         if reply.streaming != asked.streaming:
             wanted = "a stream" if asked.streaming else "a whole answer"
             raise UpstreamFailed(f"'{target.model}' didn't answer with {wanted}")
@@ -174,6 +169,14 @@ class Attempts:
         account.usage = whole.usage
         self._guard_out(whole.body)
         return whole
+
+    async def _told(self, target: Target, reply: Reply) -> TiffinError:
+        """The error that a reply tells; what had run when it failed was used."""
+        trusted = target.kind != "remote"
+        body = await reply.read_all(MAX_ERROR_BYTES)
+        if reply.usage and trusted:
+            self._account.usage = _USAGE.decode(reply.usage)
+        return error_from_reply(reply.status, body, trusted=trusted, retry_after=reply.retry_after)
 
     def _ask(self) -> Ask:
         run = self._run

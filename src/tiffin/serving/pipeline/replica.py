@@ -23,7 +23,7 @@ from tiffin.serving.pipeline.functions import Function
 from tiffin.serving.pipeline.graph import Ends, Graph, graph_of
 from tiffin.serving.pipeline.measures import PipelineMeasures
 from tiffin.serving.pipeline.peer import Hop, Peer, ends_of
-from tiffin.serving.pipeline.run import Run, Workers
+from tiffin.serving.pipeline.run import Run, Tally, Workers
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.serving.replica import Context, Within, draining
 from tiffin.serving.tensors.probe import probes
@@ -121,11 +121,17 @@ class PipelineReplica:
             raise Loading(f"the pipeline is {self.phase.name.lower()}", retry_after=1.0)
 
     async def infer(
-        self, inputs: Arrays, outputs: Sequence[str], context: Context, headers: bytes
+        self,
+        inputs: Arrays,
+        outputs: Sequence[str],
+        context: Context,
+        headers: bytes,
+        tally: Tally | None = None,
     ) -> tuple[dict[str, NDArray[Any]], Usage]:
         """The named outputs, and the sum of what all steps took; cancelling stops them all.
 
-        `headers` go along to the models. Raises `Overloaded`, `DeadlineExceeded` or a step's error.
+        `headers` go along to the models; `tally` has what the steps took, even where one fails.
+        Raises `Overloaded`, `DeadlineExceeded` or a step's error.
         """
         self.check()
         size = sum(array.nbytes for array in inputs.values())
@@ -133,12 +139,13 @@ class PipelineReplica:
         task = asyncio.current_task()
         if task is not None:
             self._inside.add(task)
-        run = Run(self._ready_workers(), Hop(headers, context.deadline), self._pipeline.parallel)
+        hop = Hop(headers, context.deadline)
+        run = Run(self._ready_workers(), hop, self._pipeline.parallel, tally)
         with self._measures.watching() as watched:
             try:
                 async with Within(context.deadline, self.clock), Turn(self.lanes, ticket):
                     waited_s = ticket.started - ticket.asked
-                    run.tally.add(Usage(queue_ns=int(waited_s * 1e9)))
+                    run.tally.waited(int(waited_s * 1e9))
                     run.tally.reason = ticket.reason
                     found = await run(self.graph.for_outputs(outputs), inputs)
                     self.lanes.came(ticket, 0)

@@ -46,14 +46,24 @@ class Tally:
     """What all steps of a request took together, in counts and nanoseconds."""
 
     counts: dict[str, int] = field(default_factory=dict)
+    steps: int = 0
     measured: bool = True
     reason: str = ""
 
     def add(self, usage: Usage) -> None:
         """One more step's."""
+        self.steps += 1
         self.measured = self.measured and usage.measured
         for name in ("queue_ns", "device_ns", "prepare_ns", "pages", "pixels"):
             self.counts[name] = self.counts.get(name, 0) + getattr(usage, name)
+
+    def waited(self, queue_ns: int) -> None:
+        """It waited for its turn."""
+        self.counts["queue_ns"] = self.counts.get("queue_ns", 0) + queue_ns
+
+    def spent(self) -> Usage | None:
+        """The sum, where any step has run."""
+        return self.usage() if self.steps else None
 
     def usage(self) -> Usage:
         """The sum."""
@@ -62,14 +72,25 @@ class Tally:
 
 
 class Run:
-    """A request's way. `parallel` runs of steps go on at once; `all_steps` ignores conditions."""
+    """A request's way. `parallel` runs of steps go on at once; `all_steps` ignores conditions.
 
-    def __init__(self, workers: Workers, hop: Hop, parallel: int, *, all_steps: bool = False):
+    What the steps took is added to `tally` as they end, so that it is there however this ends.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        hop: Hop,
+        parallel: int,
+        tally: Tally | None = None,
+        *,
+        all_steps: bool = False,
+    ) -> None:
         self._workers = workers
         self._hop = hop
         self._room = asyncio.Semaphore(parallel)
         self._all_steps = all_steps
-        self.tally = Tally()
+        self.tally = tally or Tally()
 
     async def __call__(self, graph: Graph, request: Arrays) -> dict[str, NDArray[Any]]:
         """The graph's outputs; those of which no source ran are left out."""
