@@ -22,7 +22,6 @@ from itertools import pairwise
 from pathlib import Path
 
 KEY = "sk-bench-0123456789abcdef"
-TOKENS = 96
 PASS = 6.0
 
 
@@ -43,6 +42,7 @@ sha256 = "{sha256(gguf.read_bytes()).hexdigest()}"
 context = {options.prompt + 256}
 slots = {options.streams + 1}
 stream_interval_ms = 0
+threads = {options.threads}
 """
 
 
@@ -100,7 +100,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
 
     def streams() -> list[asyncio.Task[list[float]]]:
         return [
-            asyncio.ensure_future(complete(port, prompt(12), TOKENS))
+            asyncio.ensure_future(complete(port, prompt(12), options.tokens))
             for _ in range(options.streams)
         ]
 
@@ -152,6 +152,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--prompt", type=int, default=3000)
     parser.add_argument("--streams", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=96, help="of each short answer")
+    parser.add_argument("--threads", type=int, default=0, help="of the engine; 1 suffers least")
     parser.add_argument("--port", type=int, default=18090)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
