@@ -17,7 +17,7 @@ from tiffin.config.schema import Tree
 from tiffin.control.office import Applied, Switched
 from tiffin.control.report import Report
 from tiffin.dialects.openai.errors import error_response
-from tiffin.dialects.openai.requests import Reader
+from tiffin.dialects.reader import Reader
 from tiffin.errors import (
     EndpointNotFound,
     MalformedBody,

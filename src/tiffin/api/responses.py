@@ -1,6 +1,6 @@
 """`/v1/responses/{id}`: what a tenant's requests left behind, to be read or let go."""
 
-from tiffin.dialects.openai.faults import shown
+from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.responses_kept import deleted_body, items_body, refuse_query
 from tiffin.errors import EndpointNotFound, MethodNotAllowed, ResponseNotFound
 from tiffin.gateway.respond import JSON

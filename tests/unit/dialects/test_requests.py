@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiffin.dialects.openai.requests import MAX_CONTAINERS, decode, encode
+from tiffin.dialects.openai.requests import decode, encode
+from tiffin.dialects.reader import MAX_CONTAINERS
 from tiffin.errors import InvalidRequest, MalformedBody, SchemaViolation, UnknownParameter
 from tiffin.types.text import (
     ChatRequest,

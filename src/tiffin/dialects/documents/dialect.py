@@ -15,7 +15,7 @@ import msgspec
 from tiffin.dialects.dialect import Forward, Reading, Told, Whole
 from tiffin.dialects.documents.reply import DocumentReply
 from tiffin.dialects.forms import read_form
-from tiffin.dialects.openai.requests import Reader
+from tiffin.dialects.reader import Reader
 from tiffin.errors import (
     EndpointNotFound,
     SchemaViolation,

@@ -18,7 +18,7 @@ from tiffin.dialects.oip.messages import (
     TensorMetadata,
     version_of,
 )
-from tiffin.dialects.openai.requests import Reader
+from tiffin.dialects.reader import Reader
 from tiffin.errors import UnsupportedParameter, UpstreamFailed
 from tiffin.types.snapshot import Plan
 

@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from tiffin.dialects.openai.faults import shown
+from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.errors import SchemaViolation, UnsupportedParameter
 from tiffin.types.text import Message, Part

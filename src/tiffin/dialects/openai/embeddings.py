@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from tiffin.dialects.dialect import JSON_CONTENT, Forward, Reading, Told, Whole
-from tiffin.dialects.openai.faults import shown
-from tiffin.dialects.openai.requests import Reader
+from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.tallies import read_tally
 from tiffin.dialects.openai.text import JSON_HEADERS, strings
+from tiffin.dialects.reader import Reader
 from tiffin.errors import SchemaViolation
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.guard import Piece

@@ -9,9 +9,9 @@ import msgspec
 
 from tiffin.dialects.dialect import JSON_CONTENT, Forward, Reading, Told, Whole
 from tiffin.dialects.openai.parameters import not_supported
-from tiffin.dialects.openai.requests import Reader
 from tiffin.dialects.openai.tallies import read_tally
 from tiffin.dialects.openai.text import JSON_HEADERS, strings
+from tiffin.dialects.reader import Reader
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.guard import Piece
 from tiffin.types.snapshot import Plan, Target

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tiffin.dialects.openai.faults import shown
+from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.errors import SchemaViolation, UnsupportedParameter
 from tiffin.types.ids import new_id

@@ -4,7 +4,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from tiffin.dialects.openai.faults import shown
+from tiffin.dialects.faults import shown
 from tiffin.errors import SchemaViolation, UnknownParameter, UnsupportedParameter
 from tiffin.ports.conversations import Kept
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.openai.faults import shown
+from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.parameters import not_supported
-from tiffin.dialects.openai.requests import Reader
 from tiffin.dialects.openai.responses_items import (
     ITEM_TYPES,
     check_items,
     messages_of,
     refuse_type,
 )
+from tiffin.dialects.reader import Reader
 from tiffin.errors import InvalidRequest, SchemaViolation, TiffinError, UnknownParameter
 from tiffin.types.responses import FunctionTool, InputItem, ResponseRequest, TextFormat
 from tiffin.types.text import (

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tiffin.dialects.dialect import Forward, Told, Whole
+from tiffin.dialects.faults import shown
 from tiffin.dialects.forms import FormPart, read_form
-from tiffin.dialects.openai.faults import shown
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.dialects.openai.usage import StreamScanner
 from tiffin.errors import SchemaViolation, UnknownParameter, UpstreamFailed

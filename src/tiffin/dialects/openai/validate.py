@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.conversation import check_messages
-from tiffin.dialects.openai.faults import shown
 from tiffin.dialects.openai.parameters import (
     LOCAL_UNSUPPORTED,
     is_everyday,
