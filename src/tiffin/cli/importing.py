@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.cli import locate, template
 from tiffin.cli.admin import apply_file
 from tiffin.cli.connect import Refused, Unreachable
+from tiffin.cli.scratch import working_folder
 from tiffin.cli.section import section, undisturbed, with_section, write_whole
 from tiffin.cli.trying import curl
 from tiffin.config.load import load_text
@@ -56,11 +56,11 @@ def import_model(order: Order, wish: Wish) -> Iterator[str]:
         )
     target = _Target(wish)
     with_section(target.text, wish.name, "", replace=wish.replace)  # a conflict, before the work
-    with tempfile.TemporaryDirectory(prefix="tiffin-import-") as scratch:
-        found = bring(_in(order, Path(scratch)), wish.kind)
+    with working_folder(target.folder) as scratch:
+        found = bring(_in(order, scratch), wish.kind)
         yield f"{order.path}: {found.what}"
         yield from (f"  {note}" for note in found.notes)
-        files = _kept(found, Path(scratch), target.folder, wish.name)
+        files = _kept(found, scratch, target.folder, wish.name)
     remark = f"{found.what}, from {order.path.absolute()}."
     new = section(wish.name, found.runtime, found.settings, files, found.decision, remark)
     with undisturbed(target.path):
