@@ -15,6 +15,7 @@ from openai import OpenAI
 
 from tests.real_sounds import SAID, speech, whisper_files
 from tests.system.server import KEY, Server, until
+from tiffin.serving.sound import silence
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("sound")]
 
@@ -66,6 +67,17 @@ def test_speech_becomes_text(server: Server, client: OpenAI) -> None:
     assert words(heard.text) == SAID
     entry = until(lambda: next((e for e in server.accounts() if e["audio_ms"] == 9963), None))
     assert (entry["endpoint"], entry["outcome"]) == ("transcriptions", "ok")
+
+
+@pytest.mark.parametrize("seconds", [1, 5, 18])
+def test_silence_has_no_words(client: OpenAI, seconds: int) -> None:
+    file = ("silence.wav", silence(seconds))
+    heard = client.audio.transcriptions.create(
+        model="listen", file=file, language="en", response_format="verbose_json"
+    )
+    assert heard.text == ""
+    assert not heard.segments
+    assert heard.duration == pytest.approx(seconds, abs=0.1)
 
 
 def test_segments_and_subtitles(client: OpenAI) -> None:

@@ -16,7 +16,7 @@ from tiffin.config.fields import (
     TensorName,
     Text,
 )
-from tiffin.config.objectives import Slo
+from tiffin.config.objectives import Share, Slo
 
 
 class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -244,13 +244,16 @@ class WhisperModel(
     """A Whisper model as CTranslate2 reads it, run by faster-whisper in a replica of ours.
 
     `files` are its folder's files by name. `precision` is what it computes in; `max_audio_s` the
-    longest sound that it takes; `queue` how many requests may wait, as it hears one at a time;
-    `threads` 0 shares the cores among replicas.
+    longest sound that it takes; `no_speech_threshold` from which probability that nobody speaks,
+    as the model says it of a part of a sound, its words there are left out (1: never, OpenAI's own
+    is 0.6); `queue` how many requests may wait, as it hears one at a time; `threads` 0 shares the
+    cores among replicas.
     """
 
     files: dict[str, File]
     precision: Literal["int8", "float32"] = "int8"
     max_audio_s: Seconds = 1800.0
+    no_speech_threshold: Share = 0.6
     queue: Count = 16
     threads: Count = 0
     load_timeout_s: Seconds = 120.0

@@ -53,15 +53,19 @@ class WhisperRuntime:
         decode_ns = time.monotonic_ns() - began
         audio_ms = len(samples) * 1000 // RATE
         found = []
+        silent = self._settings.no_speech_threshold
         try:
             segments, told = model.transcribe(
                 samples,
                 language=language,
                 initial_prompt=hearing.prompt or None,
                 temperature=hearing.temperature or _RISING,
+                no_speech_threshold=silent,
             )
             for segment in segments if go_on() else ():
-                found.append(_segment(segment))
+                # The library keeps what the model is sure of, and of "You" in silence it is.
+                if segment.no_speech_prob <= silent:
+                    found.append(_segment(segment))
                 if not go_on():
                     break
         except Exception as error:
