@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tiffin.adapters.runtimes.engine import BATCH_TOKENS, Extent
+from tiffin.adapters.runtimes.engine import Extent
 from tiffin.errors import LoadFailed
 
 # Tokens whose keys and values lie together; the library's own number for processors.
 BLOCK: Final = 32
+# Tokens of prompts and answers that one step takes: as long others wait for their next.
+BATCH_TOKENS: Final = 64
 # Greedy steps of a few lengths, since the first of each kind compiles what the next ones use.
 WARMING_TOKENS: Final = 4
 
