@@ -26,7 +26,8 @@ def recorded(name: str) -> Callable[[], Devices]:
 MADE: dict[str, Callable[[], Devices]] = {
     "cpu": CpuDevices,
     "nvidia not installed": lambda: NvidiaDevices(_not_installed),
-} | {path.stem: recorded(path.stem) for path in sorted(RECORDED.glob("*.json"))}
+    **{path.stem: recorded(path.stem) for path in sorted(RECORDED.glob("*.json"))},
+}
 
 
 @pytest.fixture(params=list(MADE))

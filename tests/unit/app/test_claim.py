@@ -13,7 +13,7 @@ import pytest
 from tiffin.app.claim import claim, listen, url
 from tiffin.config.schema import Server
 from tiffin.errors import ConfigInvalid, Conflict
-from tiffin.types.paths import DataFolder, sockets
+from tiffin.types.paths import DataFolder, replica_name, sockets
 
 
 def mode(path: Path) -> int:
@@ -112,7 +112,9 @@ def test_a_path_that_is_too_long_for_sockets_gets_a_short_way_for_as_long_as_it_
     way.symlink_to("/nonexistent")  # A dead holder's.
     with claim(folder):
         assert way.samefile(folder.run)
-        path = folder.replica_socket("m" * 200, "sha256:" + "0" * 64).with_suffix(".engine.sock")
+        path = folder.replica_socket(replica_name("m" * 200, "0" * 64, 0)).with_suffix(
+            ".engine.sock"
+        )
         with socket.socket(socket.AF_UNIX) as unix:
             unix.bind(str(path))
         assert [path.name] == [entry.name for entry in folder.run.iterdir()]

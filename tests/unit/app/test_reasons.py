@@ -11,7 +11,7 @@ from tiffin.errors import ArtifactUnavailable, LoadFailed
     [
         (LoadFailed("the graph has no input 'x'"), "the graph has no input 'x'"),
         (
-            LoadFailed("onnxruntime can't load: Load model from /data/one/model.onnx failed: text/x"),
+            LoadFailed("onnxruntime can't load: Load model from /data/model.onnx failed: text/x"),
             "onnxruntime can't load: Load model from model.onnx failed: text/x",
         ),
         (

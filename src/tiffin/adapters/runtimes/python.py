@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tiffin.adapters.runtimes.named_files import NamedFiles
 from tiffin.dialects.oip.arrays import DTYPES, from_bf16, to_bf16
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed
+from tiffin.ports.tensor_runtime import Run
 from tiffin.telemetry import log
 from tiffin.types.tensors import ANY, DATATYPE_BYTES, Signature, TensorSpec
 
@@ -43,7 +44,7 @@ class PythonRuntime:
     """One object of the class; `beside` is where its files are laid out by name."""
 
     lanes = 1
-    wide = None
+    wide: Run | None = None
     inline = False
 
     def __init__(self, files: Mapping[str, Path], code: Code, beside: Path) -> None:
