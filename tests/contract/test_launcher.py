@@ -1,4 +1,4 @@
-"""What every launcher promises, tried on the one that starts processes of this machine."""
+"""What every launcher promises, tried on children that were started here, and on adopted ones."""
 
 import asyncio
 import os
@@ -8,11 +8,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tiffin.adapters.launchers.process import MAX_LINE, ProcessLauncher
 from tiffin.errors import Unavailable
-from tiffin.ports.launcher import Child, Launcher
+from tiffin.ports.launcher import Child, Launcher, Left
 
 Start = Callable[..., Child]
 
@@ -22,12 +23,18 @@ def launcher() -> Launcher:
     return ProcessLauncher()
 
 
-@pytest.fixture
-async def start(launcher: Launcher, said: list[bytes]) -> AsyncIterator[Start]:
+@pytest.fixture(params=["started", "adopted"])
+async def start(
+    request: pytest.FixtureRequest, launcher: Launcher, said: list[bytes]
+) -> AsyncIterator[Start]:
     children: list[Child] = []
 
     def start(program: str, pass_fds: Sequence[int] = ()) -> Child:
-        child = launcher.start([sys.executable, "-c", program], said.append, pass_fds)
+        command = [sys.executable, "-c", program]
+        if request.param == "started":
+            child = launcher.start(command, said.append, pass_fds)
+        else:
+            child = launcher.adopt(of_an_earlier_program(command, pass_fds), said.append)
         children.append(child)
         return child
 
@@ -35,6 +42,27 @@ async def start(launcher: Launcher, said: list[bytes]) -> AsyncIterator[Start]:
     for child in children:
         child.signal(signal.SIGKILL)
         await child.wait()
+
+
+def of_an_earlier_program(command: list[str], pass_fds: Sequence[int]) -> Left:
+    """A child as another program in this process would have left it: nobody here knows it."""
+    reading, writing = os.pipe()
+    try:
+        pid = os.posix_spawn(
+            command[0],
+            command,
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, writing, 1),
+                (os.POSIX_SPAWN_DUP2, writing, 2),
+                *((os.POSIX_SPAWN_DUP2, fd, fd) for fd in pass_fds),
+            ],
+            setsid=True,
+        )
+    finally:
+        os.close(writing)
+    return Left(pid=pid, output_fd=reading)
 
 
 @pytest.fixture
@@ -119,7 +147,7 @@ async def test_a_child_has_no_input_and_its_own_session(start: Start, said: list
 
 
 async def test_a_child_inherits_what_is_passed_and_nothing_else(
-    start: Start, said: list[bytes]
+    launcher: Launcher, said: list[bytes]
 ) -> None:
     passed, kept = os.pipe()
     os.set_inheritable(kept, False)
@@ -130,7 +158,7 @@ async def test_a_child_inherits_what_is_passed_and_nothing_else(
         "    except OSError: continue\n"
         "    print(fd)"
     )
-    await start(program, (passed,)).wait()
+    await launcher.start([sys.executable, "-c", program], said.append, (passed,)).wait()
     os.close(passed)
     os.close(kept)
     assert said == [str(passed).encode()]
@@ -151,6 +179,27 @@ async def test_grandchildren_end_with_the_child(
     await child.wait()
     assert time.monotonic() - began < 5
     await until(lambda: not is_running(int(said[0])))
+
+
+async def test_a_line_that_was_half_read_is_whole_for_whoever_adopts(
+    launcher: Launcher, said: list[bytes]
+) -> None:
+    program = "print('morning', flush=True); import time; time.sleep(60)"
+    left = of_an_earlier_program([sys.executable, "-c", program], ())
+    child = launcher.adopt(msgspec.structs.replace(left, rest=b"good "), said.append)
+    await until(lambda: said)
+    assert said == [b"good morning"]
+    again = child.left()
+    assert again == left
+    await child.stop(10.0)
+    assert child.left() is None
+
+
+async def test_one_that_ended_meanwhile_is_seen_off(launcher: Launcher, said: list[bytes]) -> None:
+    left = of_an_earlier_program([sys.executable, "-c", "print('bye'); exit(3)"], ())
+    os.waitid(os.P_PID, left.pid, os.WEXITED | os.WNOWAIT)
+    assert await launcher.adopt(left, said.append).wait() == 3
+    assert said == [b"bye"]
 
 
 async def test_what_cant_be_started_is_unavailable(launcher: Launcher) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from tiffin.app.adapters import imports_of
 from tiffin.app.boot import Boot, command
 from tiffin.errors import Unavailable
-from tiffin.ports.launcher import Child, Launcher, Output
+from tiffin.ports.launcher import Child, Launcher, Left, Output
 from tiffin.types.snapshot import Deployment
 
 AGAIN_S = 30.0
@@ -113,6 +113,10 @@ class WarmLauncher:
                 if child is not None:
                     return child
         return self._launcher.start(command, output, pass_fds)
+
+    def adopt(self, left: Left, output: Output) -> Child:
+        """See `Launcher.adopt`."""
+        return self._launcher.adopt(left, output)
 
 
 @dataclass(slots=True)

@@ -8,11 +8,15 @@ Contract:
   `tiffin.app.boot.enter`.
 - `wait` may be called by many and again; cancelling it does nothing to the child. When it
   returns, all that the child said was handed to `output`.
+- A child outlives its starter's program where another one takes over the process: what `left` says
+  of it there, `adopt` takes up here. Nothing that it said meanwhile is lost.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 Output = Callable[[bytes], None]
 
@@ -23,6 +27,19 @@ class Pulse:
 
     state: str
     cpu_s: float
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """What this process knows of a child, for the program that it is about to become.
+
+    `output_fd` is where the child's output comes from, -1 where that is over; `rest` is what came of a line that isn't
+    complete, `skipping` whether the rest of it is dropped.
+    """
+
+    pid: int
+    output_fd: int
+    rest: bytes = b""
+    skipping: bool = False
 
 
 class Child(Protocol):
@@ -41,6 +58,10 @@ class Child(Protocol):
         """Send a signal; no effect once it ended."""
         ...
 
+    def left(self) -> Left | None:
+        """What `Launcher.adopt` needs to know of it; nothing once it ended."""
+        ...
+
     async def wait(self) -> int:
         """Its exit code when it has ended; negative: the signal that ended it."""
         ...
@@ -55,4 +76,8 @@ class Launcher(Protocol):
 
     def start(self, command: Sequence[str], output: Output, pass_fds: Sequence[int] = ()) -> Child:
         """Start a child that inherits only `pass_fds`; raises `Unavailable` when it can't."""
+        ...
+
+    def adopt(self, left: Left, output: Output) -> Child:
+        """The child that this process had before it became this program."""
         ...

@@ -11,7 +11,7 @@ from tiffin.app.log_file import Voice
 from tiffin.control.fleet.status import ProcessStatus, State
 from tiffin.control.fleet.stuck import Patience
 from tiffin.errors import Unavailable
-from tiffin.ports.launcher import Child, Output, Pulse
+from tiffin.ports.launcher import Child, Left, Output, Pulse
 from tiffin.serving.progress import Phase, ProgressFile
 
 
@@ -37,6 +37,9 @@ class FakeChild:
         if number == signal.SIGKILL:
             self.end(-number)
 
+    def left(self) -> Left | None:
+        return Left(pid=self.pid, output_fd=-1)
+
     async def wait(self) -> int:
         return await asyncio.shield(self._code)
 
@@ -58,6 +61,10 @@ class FakeLauncher:
             self.failures -= 1
             raise Unavailable("no more processes")
         self.children.append(FakeChild(100 + len(self.children)))
+        return self.children[-1]
+
+    def adopt(self, left: Left, output: Output) -> Child:
+        self.children.append(FakeChild(left.pid))
         return self.children[-1]
 
 

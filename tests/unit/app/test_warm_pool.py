@@ -7,7 +7,7 @@ from tiffin.app.boot import Boot, command, read_boot
 from tiffin.app.warm_pool import WarmLauncher, WarmPool, wanted_size
 from tiffin.config.schema import Server, Telemetry
 from tiffin.errors import Unavailable
-from tiffin.ports.launcher import Child, Output, Pulse
+from tiffin.ports.launcher import Child, Left, Output, Pulse
 from tiffin.types.snapshot import Deployment
 
 
@@ -31,6 +31,9 @@ class FakeChild:
     def signal(self, number: int) -> None:
         self.signals.append(number)
 
+    def left(self) -> Left | None:
+        return Left(pid=self.pid, output_fd=-1)
+
     async def wait(self) -> int:
         os.close(self.pipe)
         return -9
@@ -49,6 +52,9 @@ class FakeLauncher:
             raise Unavailable("no more processes")
         self.children.append(FakeChild(command, output, pass_fds))
         return self.children[-1]
+
+    def adopt(self, left: Left, output: Output) -> Child:
+        raise NotImplementedError
 
 
 def boot(role: str, **more: object) -> Boot:

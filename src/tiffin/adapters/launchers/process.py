@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tiffin.errors import Unavailable
-from tiffin.ports.launcher import Child, Output, Pulse
+from tiffin.ports.launcher import Child, Left, Output, Pulse
 
 MAX_LINE = 65_536
 
@@ -43,9 +43,38 @@ class ProcessLauncher:
             os.close(writing)
         return _Process(process, _Lines(reading, output))
 
+    def adopt(self, left: Left, output: Output) -> Child:
+        """See `Launcher.adopt`."""
+        if left.output_fd >= 0:
+            os.set_inheritable(left.output_fd, False)
+        return _Process(_Inherited(left.pid), _Lines(left.output_fd, output, left))
+
+
+class _Inherited:
+    """A child that another program in this process started. Its number is its own until `poll`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # whatever it is, it is no child of ours
+                self.returncode = -signal.SIGKILL
+                return self.returncode
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def send_signal(self, number: int, /) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
 
 class _Process:
-    def __init__(self, process: "subprocess.Popen[bytes]", lines: "_Lines") -> None:
+    def __init__(self, process: "subprocess.Popen[bytes] | _Inherited", lines: "_Lines") -> None:
         self._process = process
         self._lines = lines
         self._ended = asyncio.Event()
@@ -73,7 +102,10 @@ class _Process:
 
     async def wait(self) -> int:
         await self._ended.wait()
-        return int(self._process.returncode)
+        return int(self._process.returncode or 0)
+
+    def left(self) -> Left | None:
+        return None if self._process.returncode is not None else self._lines.left(self.pid)
 
     async def stop(self, grace_s: float) -> int:
         self.signal(signal.SIGTERM)
@@ -101,14 +133,20 @@ class _Process:
 class _Lines:
     """Cuts what comes out of a pipe into lines and hands them on."""
 
-    def __init__(self, fd: int, output: Output) -> None:
+    def __init__(self, fd: int, output: Output, left: Left | None = None) -> None:
         self._fd = fd
         self._output = output
-        self._rest = b""
-        self._skipping = False
-        self._open = True
-        os.set_blocking(fd, False)
-        asyncio.get_running_loop().add_reader(fd, self._read)
+        self._rest = left.rest if left else b""
+        self._skipping = left.skipping if left else False
+        self._open = fd >= 0
+        if self._open:
+            os.set_blocking(fd, False)
+            asyncio.get_running_loop().add_reader(fd, self._read)
+
+    def left(self, pid: int) -> Left:
+        """What is to be known of the output of this child."""
+        fd = self._fd if self._open else -1
+        return Left(pid=pid, output_fd=fd, rest=self._rest, skipping=self._skipping)
 
     def close(self) -> None:
         """Hand on what is left, then let go of the pipe, even if a grandchild still holds it."""
