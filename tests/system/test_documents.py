@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tests.real_models import fetched, store
 from tests.system.server import KEY, Server, until
+from tests.unit.adapters.documents.test_pages import encrypted_pdf
 from tiffin.config.load import load_text
 from tiffin.control.catalogue.pull import artifacts_of
 
@@ -138,11 +139,12 @@ def test_a_page_without_text_has_no_lines(server: Server) -> None:
     [
         (b"hello", 400, "none of what is read here"),
         (b"%PDF-1.7 broken", 400, "the PDF is broken"),
+        (encrypted_pdf(), 400, "the PDF is encrypted: save it without a password"),
         (saved(page())[:2000], 400, "the PNG image is broken"),
         (saved(Image.new("1", (9000, 9000)), "PNG"), 413, "9000 x 9000 pixels; at most 64000000"),
         (b"", 400, "the document is empty"),
     ],
-    ids=["text", "pdf", "cut", "huge", "empty"],
+    ids=["text", "pdf", "encrypted", "cut", "huge", "empty"],
 )
 def test_what_is_wrong_with_a_file_is_told(
     server: Server, content: bytes, status: int, told: str

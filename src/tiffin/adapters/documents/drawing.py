@@ -125,7 +125,9 @@ def _draw(document: bytes, bounds: Bounds, to: Any) -> Iterator[tuple[int, int, 
     except pypdfium2.PdfiumError as error:
         locked = (pypdfium2.raw.FPDF_ERR_PASSWORD, pypdfium2.raw.FPDF_ERR_SECURITY)
         if error.err_code in locked:
-            raise Refused("the PDF is encrypted: send it without its password") from None
+            raise Refused(
+                "the PDF is encrypted: save it without a password, and send that"
+            ) from None
         raise Refused("the PDF is broken and can't be opened") from None
     if len(pdf) > bounds.pages:
         told = f"the PDF has {len(pdf)} pages; at most {bounds.pages} are read"

@@ -10,9 +10,10 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
 
 from tiffin.adapters.documents.drawing import Bounds, Refused, drawn
@@ -21,6 +22,7 @@ from tiffin.errors import PayloadTooLarge, SchemaViolation
 FORMATS: Final = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
 PDF: Final = b"%PDF-"
 WHITE: Final = "white"
+STRIP_PIXELS: Final = 1 << 20
 
 # What readers of PDF allow before its header.
 _HEADER_WITHIN: Final = 1024
@@ -93,9 +95,7 @@ def _upright(frame: Image.Image) -> Image.Image:
     """A picture as it is meant to be seen: turned as its camera noted, on white paper, in RGB."""
     frame.load()
     if frame.mode.startswith("I"):  # 16 or 32 bits of grey
-        deep = np.asarray(frame).astype(np.float64)
-        top = max(float(deep.max()), 255.0)
-        frame = Image.fromarray((deep * (255.0 / top)).clip(0, 255).astype(np.uint8))
+        frame = Image.fromarray(_shallow(np.asarray(frame)))
     turned = ImageOps.exif_transpose(frame)
     if turned.has_transparency_data:
         turned = turned.convert("RGBA")
@@ -104,13 +104,26 @@ def _upright(frame: Image.Image) -> Image.Image:
     return turned.convert("RGB")
 
 
+def _shallow(deep: NDArray[Any]) -> NDArray[np.uint8]:
+    """Grey of 8 bits whose brightest is as bright; some rows at a time, as floats take room."""
+    scale = np.float32(255.0 / max(float(deep.max()), 255.0))
+    grey = np.empty(deep.shape, np.uint8)
+    rows = max(1, STRIP_PIXELS // max(1, deep.shape[1]))
+    for at in range(0, len(deep), rows):
+        strip = deep[at : at + rows].astype(np.float32)
+        strip *= scale
+        grey[at : at + rows] = strip.clip(0, 255, out=strip)
+    return grey
+
+
 def _faulty(told: str) -> SchemaViolation:
     return SchemaViolation(told, param="document")
 
 
 def _too_many_pixels(told: str, bounds: Bounds) -> PayloadTooLarge:
     return PayloadTooLarge(
-        f"the image has {told}; at most {bounds.pixels} in all are read", param="document"
+        f"the image has {told}; at most {bounds.pixels} in all are read: send it smaller",
+        param="document",
     )
 
 

@@ -4,9 +4,11 @@ import contextlib
 import io
 import struct
 import time
+import tracemalloc
 import zlib
 from base64 import b64encode
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,6 +85,21 @@ def test_every_mode_becomes_colours(mode: str) -> None:
     [page] = pages_of(content, SMALL)
     assert page.getpixel((15, 15)) == (0, 0, 0)
     assert page.getpixel((60, 30)) == (255, 255, 255)
+
+
+def test_a_deep_image_takes_little_room_beside_its_pixels() -> None:
+    ramp = np.tile(np.linspace(0, 40_000, 3000).astype(np.uint16), (2000, 1))
+    content = saved(Image.fromarray(ramp), "PNG", compress_level=1)
+    tracemalloc.start()
+    try:
+        [page] = pages_of(content, Bounds(pixels=6_000_000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(content) + 12 * ramp.size
+    assert page.getpixel((0, 9)) == (0, 0, 0)
+    assert page.getpixel((1500, 1999)) == (127, 127, 127)
+    assert page.getpixel((2999, 0)) == (255, 255, 255)
 
 
 def test_what_is_transparent_is_white_paper() -> None:
