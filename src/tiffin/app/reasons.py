@@ -3,14 +3,12 @@
 Whoever asks for a model gets its reason; the whole of an error is the operator's, in the log.
 """
 
-import re
 from typing import Final
 
 from tiffin.errors import TiffinError
+from tiffin.telemetry.folders import without_folders
 
 MAX_REASON: Final = 600
-_QUOTED: Final = re.compile(r"""(['"`])/(?:[^'"`\n]*/)([^'"`/\n]*)\1""")
-_BARE: Final = re.compile(r"""(?<![\w/:.~-])(?:/[^\s'"`/:,;()]+)+/(?=[^\s'"`/:,;()]|$|\W)""")
 
 
 def reason_of(error: Exception) -> str:
@@ -27,8 +25,3 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"the system refused a file or a device: {error.strerror}; the log has the details"
     return f"it failed unexpectedly ({type(error).__name__}); the log has the details"
-
-
-def without_folders(text: str) -> str:
-    """The text with each absolute path cut to its last name."""
-    return _BARE.sub("", _QUOTED.sub(r"\1\2\1", text))

@@ -12,6 +12,7 @@ from tiffin.gateway.placement.place import ClosableBackend, Place
 from tiffin.gateway.station import FAILED_RETRY_S, Station
 from tiffin.gateway.vigil import Foresight, Vigil
 from tiffin.ports.backend import Call
+from tiffin.telemetry.folders import without_folders
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.demand import Demand, Demands
 from tiffin.types.snapshot import Snapshot, Target
@@ -141,9 +142,11 @@ class Pool:
     def failure(self, target: Target) -> str:
         """Why a target doesn't run, where the time alone won't mend it; else empty."""
         if target.state == "failed":
-            return target.reason
+            return without_folders(target.reason)
         known = self._broken.get(target, "")
-        return known if known or target.kind == "remote" else self._outlook.explain(target)
+        if known or target.kind == "remote":
+            return without_folders(known)
+        return self._outlook.explain(target)
 
     def demands(self) -> Demands:
         """What is asked of each model that is loaded on demand."""
@@ -235,7 +238,7 @@ class Pool:
                     place.loaded = True
 
     def _missing(self, target: Target) -> TiffinError:
-        name, reason = target.model, self._broken.get(target, target.reason)
+        name, reason = target.model, without_folders(self._broken.get(target, target.reason))
         if target.state == "unloaded":
             return NoHealthyReplica(
                 f"the model '{name}' is unloaded ({reason})", retry_after=FAILED_RETRY_S
@@ -264,6 +267,7 @@ class Pool:
             failure = ""
             if target is None or station is None:
                 failure = target.reason or target.state if target else "it was taken away"
+                failure = without_folders(failure)
             elif not station.ready():
                 foresight = self._outlook.foresee(target)
                 if foresight.failed_ns < vigil.since_ns or not foresight.failure:

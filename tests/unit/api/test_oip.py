@@ -214,10 +214,10 @@ async def test_a_key_sees_its_own_models() -> None:
 
 async def test_the_index_can_leave_out_what_is_not_ready() -> None:
     site = Site()
-    site.publish(2, onnx("m", "failed", "no such file"))
+    site.publish(2, onnx("m", "failed", "file:/srv/own/m.onnx: no such file"))
     rows = await site.ask("POST", "/v2/repository/index")
     assert {row["name"]: row["state"] for row in rows} == {"m": "UNAVAILABLE", "other": "READY"}
-    assert "no such file" in rows[0]["reason"]
+    assert "file:m.onnx: no such file" in rows[0]["reason"]
     rows = await site.ask("POST", "/v2/repository/index", body={"ready": True})
     assert [row["name"] for row in rows] == ["other"]
     with pytest.raises(SchemaViolation, match="'ready'"):

@@ -18,6 +18,10 @@ from tiffin.errors import ArtifactUnavailable, LoadFailed
             ArtifactUnavailable("'/home/my dir/blobs/ab12' can't be read; see https://a.b/c/d"),
             "'ab12' can't be read; see https://a.b/c/d",
         ),
+        (
+            LoadFailed("no source: file:/data/one/a.gguf, 'file:///d/a b/c'"),
+            "no source: file:a.gguf, 'file://c'",
+        ),
         (LoadFailed("in /data/one/, and (/data/two)"), "in , and (two)"),
         (
             FileNotFoundError(2, "No such file or directory", "/data/secret/model.bin"),
