@@ -186,7 +186,7 @@ async def wait_ready(port: int, process: subprocess.Popen[bytes], run: Path) -> 
                 await ask(where, "Hello.", "Hello?", Seen())
             if len(sockets) == 2:
                 return
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # nobody listens yet, or an error is answered
             pass
         await asyncio.sleep(0.2)
     raise SystemExit("the replicas didn't become ready")
