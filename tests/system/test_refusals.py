@@ -110,6 +110,26 @@ def test_requests_without_a_model_are_refused_in_the_shape_of_their_path(serve: 
         check_shape(path, reply.headers, reply.json())
 
 
+ENDLESS = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
+
+
+def test_what_two_could_read_differently_and_what_never_ends_is_refused_by_name(
+    serve: Serve,
+) -> None:
+    server = serve()
+    server.until_answers("echo")
+    twice = b'{"document":"YQ==","document":"Yg=="}'
+    kind = {"content-type": "application/json"}
+    reply = server.http.post("/v1/documents/any", content=twice, headers=kind)
+    assert reply.status_code == 400
+    assert "'document' is given twice" in reply.json()["error"]["message"]
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": ENDLESS}}
+    reply = server.chat("echo", response_format=wanted)
+    assert reply.status_code == 400
+    assert "'#/properties/a' leads back to itself" in reply.json()["error"]["message"]
+    assert reply.json()["error"]["param"].startswith("response_format")
+
+
 BROKEN = """
 [models.{name}]
 runtime = "{runtime}"

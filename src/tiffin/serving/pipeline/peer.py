@@ -1,7 +1,7 @@
 """Another model's replica, called over its socket with binary tensors."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,11 +33,12 @@ class Hop:
     """What a request takes along to the models of its steps.
 
     `headers` are its own lines (trace, tenant, request, attempt, priority), `deadline` a moment of
-    the loop's clock.
+    the loop's clock. `spent` is told what was used where a model failed midway.
     """
 
     headers: bytes
     deadline: float
+    spent: Callable[[Usage], None] = lambda usage: None
 
 
 class Peer:
@@ -67,6 +68,8 @@ class Peer:
             % (HEADER_LENGTH, len(header)),
         )
         async with self._backend.start(call) as reply:
+            if reply.status >= 300 and reply.usage:
+                hop.spent(_USAGE.decode(reply.usage))
             await refuse_errors(self.model, reply)
             body = await reply.read_all(MAX_REPLY_BYTES)
             length, told = reply.inference_header or None, reply.usage

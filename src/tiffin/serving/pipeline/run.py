@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -87,10 +87,10 @@ class Run:
         all_steps: bool = False,
     ) -> None:
         self._workers = workers
-        self._hop = hop
+        self.tally = tally or Tally()
+        self._hop = replace(hop, spent=self.tally.add)
         self._room = asyncio.Semaphore(parallel)
         self._all_steps = all_steps
-        self.tally = tally or Tally()
 
     async def __call__(self, graph: Graph, request: Arrays) -> dict[str, NDArray[Any]]:
         """The graph's outputs; those of which no source ran are left out."""
