@@ -4,6 +4,7 @@ import hashlib
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -199,9 +200,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.start()
         for name in ("nested", "chain"):
             server.until_ready(name, within_s=30)
+        for path in (
+            "/v2/models/review/ready",
+            "/v2/models/nested/ready",
+            "/v2/models/chain/ready",
+        ):
+            until(partial(knows, server, path), 10, server.explain)
         yield server
     finally:
         server.close()
+
+
+def knows(server: Server, path: str) -> bool:
+    """Whether the gateway knows by now what the supervisor does."""
+    return server.http.get(path).is_success
 
 
 def infer(server: Server, rows: list[list[float]], *outputs: str, model: str = "review") -> Any:
