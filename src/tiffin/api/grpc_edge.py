@@ -98,6 +98,10 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
         """The tasks of all exchanges that are being answered."""
         return list(self._running)
 
+    async def leave(self, within_s: float) -> None:
+        """Take no more calls, finish those that are here; then, or after `within_s`, return."""
+        await self._server.stop(within_s)
+
     async def stop(self) -> None:
         """End the streams that wait for their client, then everything."""
         self._stopping.set()

@@ -85,6 +85,7 @@ class HttpProtocol(HttpToolsProtocol):  # noqa: PLR0904 - its callers set the na
         self.refusing = False
         self.discarded = 0
         self.stalled_at = 0.0
+        self.leaving = False  # another process takes connections now: the next answer is the last
 
     # The transport's calls.
 

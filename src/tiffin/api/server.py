@@ -34,6 +34,7 @@ class EdgeServer(uvicorn.Server):
         )
         super().__init__(config)
         self._stopping = asyncio.Event()
+        self._leaving = False
         config.load()
         config.ssl = tls
 
@@ -51,6 +52,17 @@ class EdgeServer(uvicorn.Server):
                     found.append(task)
         return found
 
+    def leave(self) -> None:
+        """Let another process have the socket: take no more connections from it.
+
+        Those that are here get one more answer, which tells their client that it is the last; so
+        none is closed while a request may be on its way. When none is left, `run_on` returns.
+        """
+        self._leaving = True
+        for server in self.servers:
+            server.close()
+        self._tell()
+
     def stop(self) -> None:
         """Stop taking connections, close the idle ones, and let `run_on` return."""
         self.should_exit = True
@@ -63,7 +75,9 @@ class EdgeServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Apply every connection's timers until `stop`; uvicorn's own loop wakes far more often."""
-        while not self.should_exit:
+        alone = 0
+        # What was accepted last may not count as a connection yet.
+        while not self.should_exit and alone < 2:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SWEEP_S):
                     await self._stopping.wait()
@@ -71,6 +85,14 @@ class EdgeServer(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 if isinstance(connection, HttpProtocol):
                     connection.sweep(now)
+            if self._leaving:
+                self._tell()
+                alone = 0 if self.server_state.connections else alone + 1
+
+    def _tell(self) -> None:
+        for connection in self.server_state.connections:
+            if isinstance(connection, HttpProtocol):
+                connection.leaving = True
 
 
 async def no_application(scope: Any, receive: Any, send: Any) -> None:

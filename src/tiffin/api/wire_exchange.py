@@ -242,7 +242,10 @@ class WireExchange:
         self.begun = True
         line = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
-        if self.keep_alive and (self.incoming.ended or self._connection.receiving is not self):
+        connection = self._connection
+        # What was pipelined behind this request is answered too.
+        stays = self.keep_alive and not (connection.leaving and not connection.waiting)
+        if stays and (self.incoming.ended or connection.receiving is not self):
             return line + lines
         self.keep_alive = False
         return b"%b%bconnection: close\r\n" % (line, lines)

@@ -21,12 +21,12 @@ UNKNOWN = "which devices this machine has isn't known yet"
 
 
 class Accelerators:
-    """Reads what control sees of the machine from the run folder."""
+    """Reads what control sees of the machine from the run folder. `promises` are by replica."""
 
     def __init__(self, run: Path) -> None:
         self._file = PolledFile(run / FILE, Machine)
         self._machine = Machine()
-        self._promises: dict[str, Promise] = {}
+        self.promises: dict[str, Promise] = {}
 
     async def known(self, deployments: Iterable[Deployment]) -> None:
         """Wait until somebody has looked at the machine, where any of these wants a device of it.
@@ -45,27 +45,27 @@ class Accelerators:
 
         Where there is no room it gets none, and `hindrance` says why.
         """
-        self._promises.pop(name, None)
+        self.promises.pop(name, None)
         if not _wants_devices(deployment):
             return deployment
         if not self._seen():
             return msgspec.structs.replace(deployment, devices=(), hindrance=UNKNOWN)
         need = deployment.device_bytes
-        given = seat(deployment.devices, need, self._machine, list(self._promises.values()))
+        given = seat(deployment.devices, need, self._machine, list(self.promises.values()))
         if any(one != CPU for one in given.devices):
-            self._promises[name] = Promise(devices=given.devices, need_bytes=need)
+            self.promises[name] = Promise(devices=given.devices, need_bytes=need)
         return msgspec.structs.replace(deployment, devices=given.devices, hindrance=given.refusal)
 
     def follow(self, processes: Iterable[ProcessStatus]) -> None:
         """Take back what was promised to those that have gone; what the ready ones took shows."""
-        if not self._promises:
+        if not self.promises:
             return
         living = {one.name: one for one in processes if one.pid}
-        for name, promise in list(self._promises.items()):
+        for name, promise in list(self.promises.items()):
             if name not in living:
-                del self._promises[name]
+                del self.promises[name]
             elif promise.loading and living[name].state is State.READY:
-                self._promises[name] = replace(promise, loading=False)
+                self.promises[name] = replace(promise, loading=False)
 
     def _seen(self) -> bool:
         if (seen := self._file.changed()) is not None:

@@ -24,10 +24,11 @@ _LEFTOVER_S = 10.0
 
 
 @contextmanager
-def claim(folder: DataFolder) -> Iterator[None]:
+def claim(folder: DataFolder) -> Iterator[int]:
     """Hold the folder for as long as the context lives; everything of its last holder is gone.
 
-    Raises `Conflict` while another supervisor holds it, `ConfigInvalid` when it can't be used.
+    Gives the lock's descriptor: whoever inherits it may `keep` the folder. Raises `Conflict` while
+    another supervisor holds it, `ConfigInvalid` when it can't be used.
     """
     lock = _open_lock(folder)
     try:
@@ -44,7 +45,18 @@ def claim(folder: DataFolder) -> Iterator[None]:
         _end_leftovers(folder.root)
         _make_folders(folder)
         _link_sockets(folder.run)
-        yield
+    except BaseException:
+        os.close(lock)
+        raise
+    with keep(folder, lock):
+        yield lock
+
+
+@contextmanager
+def keep(folder: DataFolder, lock: int) -> Iterator[int]:
+    """Go on holding a folder that this process had claimed before it became this program."""
+    try:
+        yield lock
         _empty(folder.run)
         _unlink_sockets(folder.run)
     finally:
@@ -158,7 +170,9 @@ def _end_leftovers(root: Path) -> None:
         for pid in leftovers:
             try:
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
+                # It may be a child of the program that this process was before.
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, ChildProcessError):
                 continue
         time.sleep(0.01)
 

@@ -84,6 +84,12 @@ class PatientConsole:
             self._waiting.put(None, timeout=0.5)
         self._thread.join(0.5)
 
+    def settle(self, within_s: float = 0.5) -> None:
+        """Wait until what was said so far is shown, no longer than that."""
+        shown = threading.Event()
+        self._put(shown.set)
+        shown.wait(within_s)
+
     def line(self, text: str) -> None:
         """See `Console.line`."""
         self._put(partial(self._console.line, text))

@@ -23,7 +23,7 @@ from tiffin.api.oip import Sources, TensorPages
 from tiffin.api.public import Desk, PublicSite, answer_error
 from tiffin.api.responses import ResponsePages
 from tiffin.api.server import EdgeServer
-from tiffin.app.boot import Boot, enter, read_boot
+from tiffin.app.boot import FINISH, Boot, enter, read_boot
 from tiffin.app.clock import SystemClock
 from tiffin.app.edges import public_edge
 from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
@@ -59,6 +59,7 @@ SNAPSHOT_EVERY_S = 0.25
 METRICS_EVERY_S = 0.5
 DEMAND_EVERY_S = 0.5
 HEARTBEAT_EVERY_S = 0.5
+START_LOOK_S = 0.02
 
 
 class Gateway:
@@ -110,11 +111,13 @@ class Gateway:
         return ""
 
     async def run(self) -> None:
-        """Serve until TERM, then finish what runs."""
+        """Serve until TERM, then finish what runs; on FINISH leave the socket to another one."""
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sign, self._stop_soon)
         self.stopping = asyncio.Event()
+        self.leaving = asyncio.Event()
+        loop.add_signal_handler(FINISH, self.leaving.set)
         self._follow_snapshot()
         chores = [
             asyncio.create_task(self._every(SNAPSHOT_EVERY_S, self._follow_snapshot)),
@@ -124,14 +127,17 @@ class Gateway:
             asyncio.create_task(self.pool.probe_for_ever()),
             asyncio.create_task(self._drain()),
         ]
+        leaving = asyncio.create_task(self._leave())
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
         if self.calls is not None:
             await self.calls.start()
         await self.server.run_on(socket.socket(fileno=self.boot.listen_fd))
-        for chore in chores:
+        if self.leaving.is_set() and not self.stopping.is_set():
+            await leaving
+        for chore in (leaving, *chores):
             chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
+        await asyncio.gather(leaving, *chores, return_exceptions=True)
         self.outbox.flush()
         self._measure()
         self.journal.shut()
@@ -222,17 +228,27 @@ class Gateway:
                 break
             except OSError:  # the disk is full: requests are told so until it isn't
                 await asyncio.sleep(HEARTBEAT_EVERY_S)
-        progress.phase(Phase.READY)
         try:
             while True:
                 progress.beat()
-                await asyncio.sleep(HEARTBEAT_EVERY_S)
+                if self.server.started:
+                    progress.phase(Phase.READY)
+                    await asyncio.sleep(HEARTBEAT_EVERY_S)
+                else:
+                    await asyncio.sleep(START_LOOK_S)
         finally:
             progress.close()
 
     def _stop_soon(self) -> None:
         self.admission.draining = True
         self.stopping.set()
+
+    async def _leave(self) -> None:
+        """After FINISH: whoever is connected is answered once more, or closed when it was idle."""
+        await self.leaving.wait()
+        self.server.leave()
+        if self.calls is not None:
+            await self.calls.leave(self.boot.server.request_timeout_s)
 
     async def _drain(self) -> None:
         """After TERM: let what runs finish, then tell the rest that it can't."""

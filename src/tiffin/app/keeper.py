@@ -19,7 +19,7 @@ from tiffin.control.fleet.restart import Restarts
 from tiffin.control.fleet.status import ProcessStatus, State
 from tiffin.control.fleet.stuck import Patience, Vitals, Watch
 from tiffin.errors import Unavailable
-from tiffin.ports.launcher import Child, Launcher
+from tiffin.ports.launcher import Child, Launcher, Left
 from tiffin.serving.progress import Phase, read_progress
 from tiffin.types.paths import OWN_FILES
 
@@ -44,6 +44,22 @@ class Post:
     grace_s: float
     model: str = ""
     pass_fds: tuple[int, ...] = ()
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a keeper knows of its process, for the program that goes on keeping it.
+
+    `left` is the process; times are the machine's monotonic seconds, `ready_at` 0 where it wasn't
+    ready yet. `failures` and `permanent` are as `Restarts` has them, `said` is its last word.
+    """
+
+    status: ProcessStatus
+    left: Left | None = None
+    started_at: float = 0.0
+    ready_at: float = 0.0
+    failures: int = 0
+    permanent: bool = False
+    said: str = ""
 
 
 class News(Enum):
@@ -72,9 +88,33 @@ class Keeper:
         self._stopping = False
         self._wake = asyncio.Event()
         self._done = asyncio.Event()
+        self._started_at = 0.0
         self._ready_at: float | None = None
         self._stuck = ""
         self._hurry = asyncio.Event()
+
+    @property
+    def kept(self) -> Kept:
+        """What `adopt` needs to know."""
+        return Kept(
+            status=self.status,
+            left=self._child.left() if self._child else None,
+            started_at=self._started_at,
+            ready_at=self._ready_at or 0.0,
+            failures=self._restarts.failures,
+            permanent=self._restarts.permanent,
+            said=self._voice.last,
+        )
+
+    def adopt(self, kept: Kept) -> None:
+        """Have `keep` go on with a process that this one had before it became this program."""
+        self.status = kept.status
+        self._restarts = Restarts(failures=kept.failures, permanent=kept.permanent)
+        self._voice.last = kept.said
+        if kept.left is not None:
+            self._child = self._launcher.adopt(kept.left, self._voice)
+            self._started_at = kept.started_at
+            self._ready_at = kept.ready_at or None
 
     async def keep(self) -> None:
         """Run until `stop` or `kill`; cancelling it kills the process."""
@@ -143,27 +183,29 @@ class Keeper:
             self._child.signal(number)
 
     async def _live(self) -> None:
-        """One life of the process, from start to end."""
-        self._clear()
+        """One life of the process, from start or adoption to end."""
         self._wake.clear()
-        self._ready_at = None
         self._stuck = ""
-        try:
-            self._child = self._launcher.start(
-                self._post.command(), self._voice, self._post.pass_fds
-            )
-        except Unavailable as failure:
-            self._ended(permanent=False, reason=str(failure))
-            return
-        self._set(state=State.STARTING, pid=self._child.pid)
-        self._tell(News.STARTED, self.status, 0.0)
+        if self._child is None:
+            self._clear()
+            self._ready_at = None
+            try:
+                self._child = self._launcher.start(
+                    self._post.command(), self._voice, self._post.pass_fds
+                )
+            except Unavailable as failure:
+                self._ended(permanent=False, reason=str(failure))
+                return
+            self._started_at = time.monotonic()
+            self._set(state=State.STARTING, pid=self._child.pid)
+            self._tell(News.STARTED, self.status, 0.0)
         code = await self._watch(self._child)
         reason, said = self._why(code)
         self._child = None
         self._ended(permanent=code == EXIT_PERMANENT, reason=reason, said=said)
 
     async def _watch(self, child: Child) -> int:
-        started = time.monotonic()
+        started = self._started_at
         watch = Watch(self._post.patience, started)
         while True:
             try:

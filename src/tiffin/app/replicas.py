@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from tiffin.app.keeper import Keeper
+from tiffin.app.keeper import Keeper, Kept
 from tiffin.control.fleet.reconcile import Start, reconcile
 from tiffin.control.fleet.status import State
 from tiffin.types.snapshot import Deployment
@@ -41,6 +41,23 @@ class Replicas:
         """What drains, and has its memory still."""
         return [deployment for deployment, _ in self._leaving]
 
+    @property
+    def handed(self) -> list[tuple[Deployment, Keeper, bool]]:
+        """Everything for `adopt`: what runs and what drains (true), with its keeper."""
+        running = [(deployment, keeper, False) for deployment, keeper in self.running]
+        return [*running, *((deployment, keeper, True) for deployment, keeper in self._leaving)]
+
+    def adopt(self, deployment: Deployment, kept: Kept, *, leaving: bool) -> None:
+        """Go on with a replica that another program in this process had."""
+        name = kept.status.name
+        keeper = self._make(name, deployment)
+        keeper.adopt(kept)
+        self._group.create_task(keeper.keep())
+        if leaving:
+            self._leave(deployment, keeper)
+        else:
+            self._running[name], self._keepers[name] = deployment, keeper
+
     def follow(self, desired: Iterable[Deployment]) -> None:
         """Want these, which may be started; end all others; give failed ones another try."""
         for keeper in self._keepers.values():
@@ -61,14 +78,17 @@ class Replicas:
 
     def retire(self, name: str) -> None:
         """End what runs under this name, after what it has begun."""
-        leaving = (self._running.pop(name), self._keepers.pop(name))
-        self._leaving.append(leaving)
-        self._group.create_task(self._see_off(leaving))
+        self._leave(self._running.pop(name), self._keepers.pop(name))
 
     async def stop(self) -> None:
         """End all within the grace that they have, side by side."""
         leaving = [keeper for _, keeper in self._leaving]
         await asyncio.gather(*(keeper.stop() for keeper in (*leaving, *self._keepers.values())))
+
+    def _leave(self, deployment: Deployment, keeper: Keeper) -> None:
+        leaving = (deployment, keeper)
+        self._leaving.append(leaving)
+        self._group.create_task(self._see_off(leaving))
 
     async def _see_off(self, leaving: tuple[Deployment, Keeper]) -> None:
         await leaving[1].finish(self._finish_s)

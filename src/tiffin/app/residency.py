@@ -105,6 +105,11 @@ class Residency:
                 del kept[name]
         self._decided = 0.0
 
+    def adopted(self) -> None:
+        """What runs was taken over: as far as is known, it was used a moment ago."""
+        for deployment, _ in self._replicas.running:
+            self._seen[deployment.name] = Seen(moved_s=time.time())
+
     def look(self) -> None:
         """See what has changed and do what follows; call it every 0.1 s or so."""
         now = time.monotonic()

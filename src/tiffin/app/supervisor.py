@@ -11,28 +11,33 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
-from tiffin.adapters.launchers.process import ProcessLauncher
-from tiffin.app.accelerators import Accelerators
-from tiffin.app.boot import Boot, command
-from tiffin.app.claim import claim, listen, url
+from tiffin.app.claim import url
 from tiffin.app.console import Console, Download, PatientConsole
-from tiffin.app.keeper import Keeper, News, Post
-from tiffin.app.log_file import LogFile, Voice
+from tiffin.app.gateways import Gateways, until_ready
+from tiffin.app.handover import Handover, Replica, write
+from tiffin.app.herald import Herald
+from tiffin.app.keeper import Keeper
+from tiffin.app.log_file import LogFile
+from tiffin.app.options import Options
 from tiffin.app.polled_file import PolledFile
+from tiffin.app.posts import Posts
 from tiffin.app.replicas import Replicas
 from tiffin.app.residency import Machine, Residency, kept
-from tiffin.app.warm_pool import WarmLauncher, WarmPool, wanted_size
-from tiffin.config.schema import Server, Telemetry
+from tiffin.app.succession import SIGNALS, become, possessions
+from tiffin.app.upgrade import Request, Upgrades, checked
+from tiffin.app.warm_pool import wanted_size
+from tiffin.control.applied import in_force, life_of
 from tiffin.control.fleet.budget import budget_bytes
 from tiffin.control.fleet.measured import Measured
-from tiffin.control.fleet.status import ProcessStatus, State, Status
-from tiffin.control.fleet.stuck import Patience
+from tiffin.control.fleet.status import Stage, State, Status
+from tiffin.errors import Conflict
 from tiffin.telemetry.log import bridge
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.ids import new_id
@@ -42,14 +47,12 @@ from tiffin.types.snapshot import Deployment
 LOOK_S = 0.1
 LOOK_HURRIED_S = 0.05
 CHORES_EVERY_S = 0.5
-CONTROL_GRACE_S = 15.0
-AFTER_DRAIN_S = 5.0
 # A shell or `timeout` that signals both a process and its group doesn't mean it twice.
 SAME_SIGNAL_S = 0.1
+TAKEN_WITHIN_S = 60.0
+"""How long what is new may take to be ready before what serves goes on instead."""
 
 _LOG = logging.getLogger("tiffin.supervisor")
-# Neither has a reason to hold the GIL for long, and waiting for others is their trade.
-_SERVER_PATIENCE = Patience(start_s=30.0, silent_s=30.0, by_work=False)
 
 
 class _Wanted(msgspec.Struct):
@@ -65,35 +68,20 @@ class _Fetching(msgspec.Struct):
     downloads: tuple[Download, ...] = ()
 
 
-class _Loads(msgspec.Struct):
-    """The part of a model's section that is about loading."""
-
-    load_timeout_s: float = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What to serve: `data` is absolute, `config_path` is empty where there is no file."""
-
-    data: Path
-    server: Server
-    telemetry: Telemetry
-    config_path: str = ""
-
-
 def run(options: Options, console: Console) -> None:
     """Serve until TERM or INT, then drain and end everything; call it on the main thread.
 
     Raises `Conflict` when the data folder is being served already and `ConfigInvalid` when the
     folder or the port can't be used.
     """
-    folder = DataFolder(options.data)
     os.umask(0o077)
-    with claim(folder), listen(options.server) as listener, PatientConsole(console) as patient:
-        log_file = LogFile(folder.logs, options.telemetry.max_log_bytes)
+    with possessions(options) as (lock, listener), PatientConsole(console) as patient:
+        log_file = LogFile(DataFolder(options.data).logs, options.telemetry.max_log_bytes)
         bridge(process="supervisor", level=options.telemetry.log_level, write=log_file.write)
+        if options.lost:
+            _LOG.error("everything starts anew", extra={"fields": {"reason": options.lost}})
         try:
-            asyncio.run(Supervisor(options, listener, log_file, patient).run())
+            asyncio.run(Supervisor(options, lock, listener, log_file, patient).run())
         finally:
             log_file.close()
 
@@ -102,20 +90,26 @@ class Supervisor:
     """Keeps control, gateway and the snapshot's replicas running, until it is told to stop."""
 
     def __init__(
-        self, options: Options, listener: socket.socket, log_file: LogFile, console: Console
+        self,
+        options: Options,
+        lock: int,
+        listener: socket.socket,
+        log_file: LogFile,
+        console: PatientConsole,
     ) -> None:
         self._options = options
         self._folder = DataFolder(options.data)
-        self._accelerators = Accelerators(self._folder.run)
+        self._lock = lock
         self._listener = listener
-        self._log_file = log_file
-        plain = ProcessLauncher()
-        self._launcher = WarmLauncher(plain)
-        self._warm = WarmPool(plain, self._warm_boot, Voice("warm", log_file.write))
-        self._launcher.pool = self._warm
-        self._herald = _Herald(console, url(listener))
+        self._address = url(listener)
+        self._console = console
+        taken = options.taken
+        self._herald = Herald(console, self._address, served=taken is not None)
+        self._posts = posts = Posts(options, listener, log_file, self._herald)
+        self._accelerators, self._warm = posts.accelerators, posts.warm
+        self._upgrades = Upgrades(self._folder.run, taken.upgrade if taken else None)
         self._stopping = asyncio.Event()
-        self._started_ns = time.time_ns()
+        self._started_ns = taken.started_ns if taken else time.time_ns()
         self._written: Status | None = None
         self._meter = Meter("supervisor", new_id("ep"))
         self._metrics = self._folder.metrics / f"supervisor.{self._meter.epoch}.json"
@@ -125,151 +119,194 @@ class Supervisor:
 
     async def run(self) -> None:
         """Return when everything has ended after TERM or INT; a second one doesn't wait."""
-        loop = asyncio.get_running_loop()
-        gateway = self._keeper("gateway", self._options.server.drain_s + AFTER_DRAIN_S)
-        control = self._keeper("control", CONTROL_GRACE_S)
         async with asyncio.TaskGroup() as group:
-            replicas = Replicas(group, self._replica_keeper, self._options.server.request_timeout_s)
-            machine = Machine(
-                self._folder.run,
-                budget_bytes(self._options.server.memory_mb),
-                Measured(measured_file(self._folder)),
-            )
-            residency = Residency(replicas, machine, self._meter, self._herald.say)
-
-            def everyone() -> list[Keeper]:
-                return [gateway, control, *replicas.keepers]
-
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._asked_to_stop, everyone)
-            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-                loop.add_signal_handler(signal.SIGHUP, self._hung_up, control, everyone)
-            group.create_task(control.keep())
-            group.create_task(gateway.keep())
-            following = group.create_task(self._follow(residency, replicas, everyone))
+            crew = self._crew(group)
+            self._listen_to_signals(crew)
+            self._begin(crew)
+            tasks = [group.create_task(self._follow(crew))]
+            if self._options.taken is not None:
+                tasks.append(group.create_task(self._go_on(crew)))
             await self._stopping.wait()
             # Its copy of the port would otherwise let clients connect to nobody.
             self._listener.close()
             # Whoever told all of us to end mustn't make us start what ended.
-            for keeper in everyone():
+            for keeper in crew.everyone:
                 keeper.retire()
-            await gateway.stop()
-            await replicas.stop()
-            await control.stop()
-            following.cancel()
-            residency.close()
+            for task in tasks[1:]:
+                task.cancel()
+            await crew.gateways.stop()
+            await crew.replicas.stop()
+            await crew.control.stop()
+            tasks[0].cancel()
+            crew.residency.close()
             await self._warm.close()
 
-    async def _follow(
-        self, residency: Residency, replicas: Replicas, everyone: Callable[[], list[Keeper]]
-    ) -> None:
+    def _crew(self, group: asyncio.TaskGroup) -> "_Crew":
+        server = self._options.server
+        replicas = Replicas(group, self._posts.replica, server.request_timeout_s)
+        machine = Machine(
+            self._folder.run,
+            budget_bytes(server.memory_mb),
+            Measured(measured_file(self._folder)),
+        )
+        finish_s = server.request_timeout_s + server.keep_alive_s
+        return _Crew(
+            group=group,
+            gateways=Gateways(group, self._posts.gateway, finish_s),
+            control=self._posts.control(),
+            replicas=replicas,
+            residency=Residency(replicas, machine, self._meter, self._herald.say),
+        )
+
+    def _listen_to_signals(self, crew: "_Crew") -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._asked_to_stop, crew)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up, crew)
+        # They wait while one program takes the place of another.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def _begin(self, crew: "_Crew") -> None:
+        """Have processes: those that were left to us, else a gateway and control."""
+        taken = self._options.taken
+        if taken is None:
+            crew.group.create_task(crew.control.keep())
+            crew.gateways.start()
+            return
+        crew.gateways.adopt(taken.gateways, taken.gateways_made)
+        crew.control.adopt(taken.control)
+        crew.group.create_task(crew.control.keep())
+        for one in taken.replicas:
+            crew.replicas.adopt(one.deployment, one.kept, leaving=one.leaving)
+        self._accelerators.promises = dict(taken.promises)
+        crew.residency.adopted()
+        # What isn't to be followed yet is wanted all the same, as it was until now.
+        published = PolledFile(self._folder.snapshot, _Wanted).changed()
+        running = tuple(one.deployment for one in taken.replicas if not one.leaving)
+        wanted = published or _Wanted(running)
+        crew.residency.follow(wanted.deployments, wanted.leaving)
+        self._upgrades.at(Stage.CONTROL, version=version("tiffin"))
+
+    async def _go_on(self, crew: "_Crew") -> None:
+        """After a take-over: control anew, a gateway beside the old one, which then leaves."""
+        await crew.control.stop()
+        crew.control = self._posts.control()
+        crew.group.create_task(crew.control.keep())
+        reason = await until_ready(crew.control, TAKEN_WITHIN_S)
+        if not reason:
+            self._upgrades.at(Stage.GATEWAY)
+            reason = await crew.gateways.replace(TAKEN_WITHIN_S)
+        if reason:
+            self._upgrades.at(Stage.FAILED, reason=reason)
+            self._herald.say(f"upgrade: {reason}; the gateway that was there goes on")
+        else:
+            done = self._upgrades.at(Stage.DONE)
+            self._herald.say(f"upgraded from {done.version_before} to {done.version}")
+
+    async def _follow(self, crew: "_Crew") -> None:
         snapshot = PolledFile(self._folder.snapshot, _Wanted)
         fetching = PolledFile(self._folder.run / "fetch.json", _Fetching)
         while True:
             if not self._stopping.is_set():
-                if (wanted := snapshot.changed()) is not None:
+                # In an upgrade replicas come last.
+                if not self._upgrades.busy and (wanted := snapshot.changed()) is not None:
                     await self._accelerators.known(wanted.deployments)
-                    residency.follow(wanted.deployments, wanted.leaving)
-                residency.look()
-                self._accelerators.follow([keeper.status for keeper in replicas.keepers])
+                    crew.residency.follow(wanted.deployments, wanted.leaving)
+                crew.residency.look()
+                self._accelerators.follow([keeper.status for keeper in crew.replicas.keepers])
                 if (now := time.monotonic()) - self._seen_to >= CHORES_EVERY_S:
                     self._seen_to = now
-                    self._keep_warm(everyone(), replicas.wanted.values())
+                    self._keep_warm(crew)
                     self._meter.write(self._metrics)
+                if (request := self._upgrades.asked()) is not None:
+                    crew.group.create_task(self._upgrade(crew, request))
             if (fetch := fetching.changed()) is not None:
-                self._herald.downloads(fetch)
-            self._write_status(everyone(), residency)
-            await asyncio.sleep(LOOK_HURRIED_S if residency.hurried else LOOK_S)
+                self._herald.downloads(fetch.downloads)
+            self._write_status(crew)
+            await asyncio.sleep(LOOK_HURRIED_S if crew.residency.hurried else LOOK_S)
 
-    def _asked_to_stop(self, everyone: Callable[[], list[Keeper]]) -> None:
+    async def _upgrade(self, crew: "_Crew", request: Request) -> None:
+        """Become another program, if that can be; it doesn't return then."""
+        before = version("tiffin")
+        self._upgrades.at(Stage.CHECKING, version_before=before)
+        try:
+            given = self._options.config_path
+            force = in_force(self._folder, Path(given) if given else None, life_of(os.getpid()))
+            configs = {given, str(force or "")}
+            memory = write(self._handover(crew))
+            try:
+                to = await checked(self._posts.launcher, request.python, memory, sorted(configs))
+            finally:
+                os.close(memory)
+            self._upgrades.at(Stage.TAKING_OVER, version=to)
+            self._herald.say(f"upgrade from {before} to {to} ({request.python})")
+            self._write_status(crew)
+            await self._warm.close()
+            crew.residency.close()
+            if not self._stopping.is_set():
+                self._herald.downloads(())
+                self._console.settle()
+                port = self._listener.getsockname()[1]
+                become(request.python, self._options, port, self._handover(crew))
+        except (Conflict, OSError) as failure:
+            self._upgrades.at(Stage.FAILED, reason=str(failure))
+            self._herald.say(f"upgrade refused: {failure}")
+
+    def _handover(self, crew: "_Crew") -> Handover:
+        if self._upgrades.status is None:
+            raise ValueError("nothing is under way")
+        return Handover(
+            data=str(self._folder.root),
+            listener_fd=self._listener.fileno(),
+            lock_fd=self._lock,
+            started_ns=self._started_ns,
+            upgrade=self._upgrades.status,
+            control=crew.control.kept,
+            gateways=tuple(keeper.kept for keeper in crew.gateways.lasting),
+            gateways_made=crew.gateways.made,
+            replicas=tuple(
+                Replica(deployment=deployment, kept=keeper.kept, leaving=leaving)
+                for deployment, keeper, leaving in crew.replicas.handed
+            ),
+            promises=self._accelerators.promises,
+        )
+
+    def _asked_to_stop(self, crew: "_Crew") -> None:
         asked, self._asked = self._asked, time.monotonic()
         if not self._stopping.is_set():
             self._herald.stopping()
             self._stopping.set()
         elif self._asked - asked > SAME_SIGNAL_S:
-            for keeper in everyone():
+            for keeper in crew.everyone:
                 keeper.kill()
 
-    def _hung_up(self, control: Keeper, everyone: Callable[[], list[Keeper]]) -> None:
+    def _hung_up(self, crew: "_Crew") -> None:
         """HUP has two meanings: the terminal has gone, or please read the configuration again."""
         if self._had_terminal and not has_terminal():
-            self._asked_to_stop(everyone)
+            self._asked_to_stop(crew)
         else:
-            control.signal(signal.SIGHUP)
+            crew.control.signal(signal.SIGHUP)
 
-    def _keeper(self, role: str, grace_s: float) -> Keeper:
-        fds = (self._listener.fileno(),) if role == "gateway" else ()
-        return self._build(
-            Post(
-                name=role,
-                role=role,
-                run=self._folder.run,
-                command=lambda: command(self._boot(role, role, listen_fd=fds[0] if fds else -1)),
-                patience=_SERVER_PATIENCE,
-                grace_s=grace_s,
-                pass_fds=fds,
-            )
-        )
-
-    def _replica_keeper(self, name: str, deployment: Deployment) -> Keeper:
-        loads = msgspec.json.decode(deployment.spec, type=_Loads)
-        return self._build(
-            Post(
-                name=name,
-                role="replica",
-                run=self._folder.run,
-                command=lambda: command(
-                    self._boot(
-                        "replica", name, deployment=self._accelerators.placed(name, deployment)
-                    )
-                ),
-                patience=Patience(start_s=loads.load_timeout_s),
-                grace_s=self._options.server.drain_s + AFTER_DRAIN_S,
-                model=deployment.model,
-            )
-        )
-
-    def _build(self, post: Post) -> Keeper:
-        return Keeper(
-            post, self._launcher, Voice(post.name, self._log_file.write), self._herald.tell
-        )
-
-    def _boot(
-        self, role: str, name: str, listen_fd: int = -1, deployment: Deployment | None = None
-    ) -> Boot:
-        return Boot(
-            role=role,
-            name=name,
-            data=str(self._folder.root),
-            parent_pid=os.getpid(),
-            epoch=new_id("ep"),
-            server=self._options.server,
-            telemetry=self._options.telemetry,
-            config_path=self._options.config_path,
-            listen_fd=listen_fd,
-            deployment=deployment,
-            spawned_ns=time.time_ns(),
-        )
-
-    def _warm_boot(self, fd: int, imports: tuple[str, ...]) -> Boot:
-        boot = self._boot("warm", "warm", listen_fd=fd)
-        return msgspec.structs.replace(boot, imports=imports)
-
-    def _keep_warm(self, everyone: list[Keeper], wanted: Collection[Deployment]) -> None:
-        # Whoever starts now needs the processor more.
-        if any(keeper.status.state is State.STARTING for keeper in everyone):
+    def _keep_warm(self, crew: "_Crew") -> None:
+        # Whoever starts now needs the processor more, and nobody is to start before a take-over.
+        starting = any(keeper.status.state is State.STARTING for keeper in crew.everyone)
+        if starting or self._upgrades.busy:
             return
+        wanted: Collection[Deployment] = crew.replicas.wanted.values()
         size = wanted_size(self._options.server.warm_replicas, wanted)
         self._warm.keep(size if wanted else 0, wanted)
 
-    def _write_status(self, keepers: list[Keeper], residency: Residency) -> None:
+    def _write_status(self, crew: "_Crew") -> None:
         status = Status(
             pid=os.getpid(),
-            address=self._herald.address,
+            address=self._address,
             started_ns=self._started_ns,
-            processes=kept(keepers, residency),
-            memory_budget_bytes=residency.budget_bytes,
+            processes=kept(crew.everyone, crew.residency),
+            memory_budget_bytes=crew.residency.budget_bytes,
             warm=len(self._warm),
+            version=version("tiffin"),
+            upgrade=self._upgrades.status,
         )
         if status == self._written:
             return
@@ -282,50 +319,19 @@ class Supervisor:
             self._written = status
 
 
-class _Herald:
-    """Tells the console and the log what happens to processes."""
+@dataclass(slots=True)
+class _Crew:
+    """Everybody who is kept, and the group of the tasks that keep them."""
 
-    def __init__(self, console: Console, address: str) -> None:
-        self.address = address
-        self._console = console
-        self._served = False
+    group: asyncio.TaskGroup
+    gateways: Gateways
+    control: Keeper
+    replicas: Replicas
+    residency: Residency
 
-    def say(self, line: str) -> None:
-        """A line for whoever looks at the console."""
-        self._console.line(line)
-
-    def tell(self, news: News, status: ProcessStatus, delay_s: float) -> None:
-        """What keepers call."""
-        fields = {"child": status.name, "pid": status.pid}
-        if news is News.STARTED:
-            _LOG.info("process started", extra={"fields": fields})
-        elif news is News.READY:
-            _LOG.info("process ready", extra={"fields": {**fields, "ready_ms": status.ready_ms}})
-            self._ready(status)
-        else:
-            ended = {**fields, "reason": status.explained, "delay_s": delay_s}
-            _LOG.warning("process ended", extra={"fields": ended})
-            self._console.line(_obituary(status, delay_s))
-
-    def stopping(self) -> None:
-        """The first TERM or INT has come."""
-        _LOG.info("stopping")
-        text = "stopping: answers that have begun are finished (again: stop at once)"
-        self._console.line(text)
-
-    def downloads(self, fetching: _Fetching) -> None:
-        """How far downloads have come."""
-        self._console.downloads(fetching.downloads)
-
-    def _ready(self, status: ProcessStatus) -> None:
-        took = f"{status.ready_ms / 1000:.1f} s"
-        if status.role == "gateway" and not self._served:
-            self._served = True
-            self._console.serving(self.address)
-        elif status.role == "replica":
-            self._console.line(f"model {status.model} is ready ({took})")
-        elif status.restarts:
-            self._console.line(f"{status.name} is back ({took})")
+    @property
+    def everyone(self) -> list[Keeper]:
+        return [*self.gateways.keepers, self.control, *self.replicas.keepers]
 
 
 def has_terminal() -> bool:
@@ -335,11 +341,3 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
-
-
-def _obituary(status: ProcessStatus, delay_s: float) -> str:
-    what = f"model {status.model}" if status.model else status.name
-    when = f"in {delay_s:.1f} s" if delay_s else "now"
-    if status.state is State.FAILED:
-        return f"{what} failed: {status.explained} (next try {when})"
-    return f"{what} ended: {status.explained} (starting again {when})"

@@ -38,6 +38,7 @@ app.add_typer(models, name="models")
 
 
 app.command("infer")(wide.infer)
+app.command("upgrade")(wide.upgrade)
 models.command("import")(wide.import_model)
 
 
@@ -123,6 +124,7 @@ def serve(
         int | None, typer.Option("--port", "-p", help="The port; 0 takes a free one.")
     ] = None,
     data: DataFolder = None,
+    handover: Annotated[int, typer.Option("--handover", hidden=True)] = -1,
 ) -> None:
     """Serve until Ctrl-C.
 
@@ -139,7 +141,7 @@ def serve(
     """
     from tiffin.cli.serving import serve_here
 
-    serve_here(config, host=host, port=port, data=data)
+    serve_here(config, host=host, port=port, data=data, handover=handover)
 
 
 @app.command()
@@ -376,3 +378,7 @@ def _fail(message: str, code: int) -> None:
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() else ("", "")
     print(f"{red}tiffin: {text}{plain}", file=sys.stderr)
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

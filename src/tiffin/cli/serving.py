@@ -4,18 +4,32 @@ from pathlib import Path
 
 import msgspec
 
+from tiffin.app.handover import take
+from tiffin.app.options import Options
 from tiffin.app.starter import ensure_key
-from tiffin.app.supervisor import Options, run
+from tiffin.app.supervisor import run
 from tiffin.cli.locate import config_path, configured, folder
 from tiffin.cli.screen import Welcome, screen
 from tiffin.config.models import files_of
 from tiffin.config.schema import Config
 from tiffin.control.catalogue.abilities import serves
+from tiffin.errors import Conflict
 from tiffin.types.paths import DataFolder
 
 
-def serve_here(given: Path | None, *, host: str, port: int | None, data: Path | None) -> None:
-    """Serve on this machine until TERM or INT; raises `ConfigInvalid` and `Conflict`."""
+def serve_here(
+    given: Path | None, *, host: str, port: int | None, data: Path | None, handover: int = -1
+) -> None:
+    """Serve on this machine until TERM or INT; raises `ConfigInvalid` and `Conflict`.
+
+    `handover` is the descriptor of what the program left that this process was before.
+    """
+    taken, lost = None, ""
+    if handover >= 0:
+        try:
+            taken = take(handover)
+        except Conflict as failure:
+            lost = failure.message
     path = config_path(given)
     config = configured(given, data).config
     here = folder(config, data)
@@ -30,6 +44,8 @@ def serve_here(given: Path | None, *, host: str, port: int | None, data: Path | 
         server=server,
         telemetry=config.telemetry,
         config_path=str(path.absolute()) if path else "",
+        taken=taken,
+        lost=lost,
     )
     run(options, screen(welcome))
 

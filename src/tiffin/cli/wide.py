@@ -1,5 +1,6 @@
 """The commands with many options; typer takes options as the parameters of one function."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -132,3 +133,27 @@ def infer(  # noqa: PLR0913 - options
     address = server(url=url, key=key, data=data)
     for line in infer_model(address, model, inputs, as_json=as_json):
         print(line)
+
+
+def upgrade(
+    python: Annotated[
+        Path | None,
+        typer.Option("--python", help="The interpreter beside which the new Tiffin is installed."),
+    ] = None,
+    data: DataFolder = None,
+) -> None:
+    """Have the running server become the Tiffin that this command belongs to, without a gap.
+
+    The server's process stays, requests that run finish, and the public socket passes on. What
+    can't start, or can't read the configuration, is refused before anything changes. Models whose
+    processes are of another version are then replaced one after another.
+
+    Examples:
+
+        tiffin upgrade
+        /opt/tiffin-2/bin/tiffin upgrade
+        tiffin upgrade --python /opt/tiffin-2/bin/python
+    """
+    from tiffin.cli.upgrading import upgrade_here
+
+    upgrade_here(str(python.absolute()) if python else sys.executable, data)

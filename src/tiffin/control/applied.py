@@ -30,13 +30,12 @@ class ConfigFiles:
         self._given = given
         self._server = server
         self._starter = starter
-        self._note = folder.run / "applied.for"
+        self._note = _note(folder)
 
     def load(self) -> Loaded:
         """The configuration in force."""
-        if self._folder.applied.exists() and (self._given is None or self._applied_to_us()):
-            return load(self._folder.applied)
-        return load(self._given) if self._given else self._starter()
+        path = in_force(self._folder, self._given, self._server)
+        return load(path) if path else self._starter()
 
     def load_again(self) -> Loaded:
         """What the server was given when it was started, read anew."""
@@ -57,11 +56,23 @@ class ConfigFiles:
         replace_file(self._folder.applied, text)
         replace_file(self._note, self._server.encode())
 
-    def _applied_to_us(self) -> bool:
-        try:
-            return self._note.read_bytes() == self._server.encode()
-        except FileNotFoundError:
-            return False
+
+def in_force(folder: DataFolder, given: Path | None, server: str) -> Path | None:
+    """The file of the configuration in force; None is the starter's. Raises `OSError`."""
+    if folder.applied.exists() and (given is None or _applied_to(folder, server)):
+        return folder.applied
+    return given
+
+
+def _note(folder: DataFolder) -> Path:
+    return folder.run / "applied.for"
+
+
+def _applied_to(folder: DataFolder, server: str) -> bool:
+    try:
+        return _note(folder).read_bytes() == server.encode()
+    except FileNotFoundError:
+        return False
 
 
 def life_of(pid: int) -> str:

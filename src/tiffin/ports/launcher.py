@@ -32,8 +32,8 @@ class Pulse:
 class Left(msgspec.Struct, frozen=True, kw_only=True):
     """What this process knows of a child, for the program that it is about to become.
 
-    `output_fd` is where the child's output comes from, -1 where that is over; `rest` is what came of a line that isn't
-    complete, `skipping` whether the rest of it is dropped.
+    `output_fd` is where the child's output comes from, -1 where that is over; `rest` is what came
+    of a line that isn't complete, `skipping` whether what follows of it is dropped.
     """
 
     pid: int

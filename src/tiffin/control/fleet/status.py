@@ -59,9 +59,33 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.reason}: {self.said}" if self.said else self.reason
 
 
+class Stage(Enum):
+    """How far an upgrade has come. `failed` leaves what served before serving."""
+
+    CHECKING = "checking"
+    TAKING_OVER = "taking-over"
+    CONTROL = "control"
+    GATEWAY = "gateway"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class UpgradeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The last upgrade that somebody asked for by this `id`: from which version to which one, run
+    by the interpreter `python`; `reason` is why it failed. `at_ns` (UTC) is when `stage` began."""
+
+    id: str
+    stage: Stage
+    python: str
+    version_before: str = ""
+    version: str = ""
+    reason: str = ""
+    at_ns: int = 0
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, and where the server answers. Replicas may take `memory_budget_bytes`; `warm`
-    are processes that wait for a model."""
+    are processes that wait for a model. `version` is Tiffin's that runs."""
 
     pid: int
     address: str
@@ -69,3 +93,5 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[ProcessStatus, ...] = ()
     memory_budget_bytes: int = 0
     warm: int = 0
+    version: str = ""
+    upgrade: UpgradeStatus | None = None
