@@ -16,7 +16,7 @@ from tests.contract.test_tokenizer import WORDS, write
 from tests.onnx_graphs import graph, written
 from tiffin.app.clock import SystemClock
 from tiffin.app.hosted import Surroundings
-from tiffin.app.hosted_text_encoder import TextEncoderHosted
+from tiffin.app.hosted_text_encoder import onnx_encoder_hosted
 from tiffin.config.models import OnnxModel
 from tiffin.errors import LoadFailed
 from tiffin.ports.exchange import Headers
@@ -78,7 +78,7 @@ class Site:
         self.meter = Meter("replica", "ep_1")
         self.progress = ProgressFile(folder / "progress")
         around = Surroundings(deployment, SystemClock(), self.progress, self.meter, 1_000_000)
-        self.hosted = TextEncoderHosted(around)
+        self.hosted = onnx_encoder_hosted(around)
 
     async def start(self) -> "Site":
         await self.hosted.load()

@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from openai import AsyncOpenAI, OpenAI
 
-from tests.real_models import model_files
+from tests.real_models import model_file, model_files
 from tests.system.server import KEY, Server, until
 from tests.system.text_fake import Fake, serving
 from tiffin.config.models import OnnxModel
-from tiffin.control.catalogue.starter import STARTER_MODELS
+from tiffin.control.catalogue.starter import CHAT_TINY, STARTER_MODELS
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("text encoders")]
 
@@ -29,6 +29,14 @@ model = "their-embedder"
 [routes.cached]
 models = ["elsewhere"]
 cache_ttl_s = 60.0
+
+[models.gguf]
+runtime = "llamacpp"
+task = "embed"
+pooling = "mean"
+context = 256
+sources = ["file:{file}"]
+sha256 = "{sha256}"
 
 [guards.personal]
 kind = "personal_data"
@@ -69,11 +77,15 @@ def elsewhere() -> Iterator[Fake]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, elsewhere: Fake) -> Iterator[Server]:
-    models = section("embed") + section("rerank") + ELSEWHERE.format(url=elsewhere.url)
+    models = (
+        section("embed")
+        + section("rerank")
+        + ELSEWHERE.format(url=elsewhere.url, file=model_file("chat-tiny"), sha256=CHAT_TINY.sha256)
+    )
     server = Server(tmp_path_factory.mktemp("texts"), models)
     try:
         server.start()
-        for name in ("embed", "rerank"):
+        for name in ("embed", "rerank", "gguf"):
             server.until_ready(name, within_s=60)
             until(lambda name=name: tokenizes(server, name), 20, server.explain)  # type: ignore[misc]
         yield server
@@ -140,6 +152,21 @@ def test_related_texts_are_nearer_than_others(client: OpenAI) -> None:
     assert np.linalg.norm(one) == pytest.approx(1, abs=1e-5)
     assert answer.usage.prompt_tokens == answer.usage.total_tokens > 20
     assert [row.index for row in answer.data] == [0, 1, 2]
+
+
+def test_a_gguf_file_gives_vectors_alone_and_among_others(client: OpenAI) -> None:
+    create = client.embeddings.create
+    [alone] = vectors(create(model="gguf", input=RELATED[0]))
+    answer = create(model="gguf", input=[*RELATED, UNRELATED])
+    one, other, far = vectors(answer)
+    assert one @ other > one @ far
+    np.testing.assert_allclose(alone, one, atol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(vectors(answer), axis=1), 1, atol=1e-5)
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens > 20
+    with pytest.raises(openai.BadRequestError, match="dimensions"):
+        create(model="gguf", input="a", dimensions=8)
+    with pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(model="gguf", messages=[{"role": "user", "content": "a"}])
 
 
 def test_every_way_to_ask_gives_what_onnxruntime_gives(client: OpenAI, embedder: Alone) -> None:

@@ -25,6 +25,7 @@ from tiffin.types.paths import OWN_FILES
 from tiffin.types.snapshot import Deployment
 
 if TYPE_CHECKING:
+    from tiffin.adapters.runtimes.gguf_encoder import GgufEncoder
     from tiffin.adapters.runtimes.launched import LaunchedRuntime
 
 GROUP = "tiffin.adapters"
@@ -41,10 +42,13 @@ RUNTIMES = {
 
 TEXT_HOST = "tiffin.app.hosted_text:TextHosted"
 TENSORS_HOST = "tiffin.app.hosted_tensors:TensorsHosted"
-TEXT_ENCODER_HOST = "tiffin.app.hosted_text_encoder:TextEncoderHosted"
+GGUF_ENCODER_HOST = "tiffin.app.hosted_text_encoder:gguf_encoder_hosted"
+TEXT_ENCODER_HOST = "tiffin.app.hosted_text_encoder:onnx_encoder_hosted"
 
 HOSTS = {
     "llamacpp": TEXT_HOST,
+    "llamacpp/embed": GGUF_ENCODER_HOST,
+    "llamacpp/rerank": GGUF_ENCODER_HOST,
     "echo": TEXT_HOST,
     "whisper": "tiffin.app.hosted_sound:SoundHosted",
     "onnx/tensors": TENSORS_HOST,
@@ -60,6 +64,8 @@ LIBRARIES = {
     "echo": ("tiffin.testing.echo",),
     "whisper": ("tiffin.adapters.runtimes.whisper", "faster_whisper"),
     "onnx": ("tiffin.adapters.runtimes.onnx", "onnxruntime"),
+    "llamacpp/embed": ("tiffin.adapters.runtimes.gguf_encoder", "xllamacpp"),
+    "llamacpp/rerank": ("tiffin.adapters.runtimes.gguf_encoder", "xllamacpp"),
     "onnx/embed": ("tokenizers",),
     "onnx/rerank": ("tokenizers",),
     "python": ("tiffin.adapters.runtimes.python", "numpy"),
@@ -149,6 +155,22 @@ def llamacpp(deployment: Deployment) -> TextRuntime:
         deployment.threads,
         engine_socket,
         Http1Backend(endpoint, max_idle=IDLE_CONNECTIONS),
+    )
+
+
+def gguf_encoder(deployment: Deployment) -> "GgufEncoder":
+    """llama.cpp as what embeds or ranks texts, with its own socket beside the replica's."""
+    from tiffin.adapters.runtimes.engine import Extent
+    from tiffin.adapters.runtimes.gguf_encoder import GgufEncoder
+    from tiffin.config.models import GGUF, LlamacppModel
+
+    spec = msgspec.json.decode(deployment.spec, type=LlamacppModel)
+    return GgufEncoder(
+        deployment.files[GGUF].path,
+        spec.task,
+        spec.pooling,
+        str(Path(deployment.socket).with_suffix(".engine.sock")),
+        Extent(spec.context, spec.slots, deployment.threads, spec.cache_type),
     )
 
 

@@ -25,7 +25,7 @@ def calibrate_model(name: str, given: Path | None, data: Path | None) -> None:
     if model is None:
         known = ", ".join(config.models) or "none"
         raise ModelNotFound(f"there is no model {name} in the configuration; known are: {known}")
-    if not isinstance(model, LlamacppModel):
+    if not isinstance(model, LlamacppModel) or model.task != "generate":
         raise InvalidRequest(f"{name} is no GGUF language model: it has one engine alone")
     here = folder(config, data)
     [artifact] = artifacts_of(name, model)

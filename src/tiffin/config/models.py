@@ -90,11 +90,18 @@ class LlamacppModel(
     `slots` are answers at once; `queue` is how many may wait; `threads` 0 shares the cores among
     replicas. `tools` says that the model's template offers tools. Tokens that come faster than
     `stream_interval_ms` are sent several at once, 0 sends each alone.
+
+    `task` is what it does: `generate` text, or `embed` or `rerank` texts, of which `context` is the
+    longest and `slots` are computed together. `pooling` makes one vector of a text's tokens where
+    the file doesn't say how; `dimensions` allows shorter vectors on request.
     """
 
     sources: list[str]
     sha256: Digest
     size_bytes: Count = 0
+    task: Literal["generate", "embed", "rerank"] = "generate"
+    pooling: Literal["", "mean", "last", "cls"] = ""
+    dimensions: bool = False
     context: Positive = 4096
     slots: Positive = 4
     queue: Count = 64

@@ -46,6 +46,14 @@ def broken(config: Config) -> Iterator[Problem]:
 def _engine(model: LlamacppModel, where: str) -> Iterator[Problem]:
     if model.engine == "openvino" and find_spec("openvino_genai") is None:
         yield Problem(f"{where}.engine", "it needs more: pip install 'tiffin[openvino]'")
+    if model.task != "generate" and model.engine != "llamacpp":
+        yield Problem(f"{where}.engine", f'task = "{model.task}" is for llamacpp alone')
+    if model.task != "embed":
+        for name in ("pooling", "dimensions"):
+            if getattr(model, name):
+                yield Problem(f"{where}.{name}", 'only task = "embed" makes vectors')
+    if model.task != "generate" and model.tools:
+        yield Problem(f"{where}.tools", f'task = "{model.task}" calls no tools')
 
 
 def _grpc(server: Server) -> Iterator[Problem]:

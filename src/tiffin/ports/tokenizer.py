@@ -10,10 +10,14 @@ from typing import NamedTuple, Protocol
 
 
 class Tokens(NamedTuple):
-    """A text as a model reads it: token ids, and for each the number of the text of a pair."""
+    """A text as a model reads it: token ids, and for each the number of the text of a pair.
+
+    `texts` are both of a pair, where the model itself puts them together.
+    """
 
     ids: Sequence[int]
     type_ids: Sequence[int]
+    texts: tuple[str, ...] = ()
 
 
 class Tokenizer(Protocol):

@@ -42,13 +42,15 @@ T = TypeVar("T")
 class Extent:
     """How much an engine gets: `context` tokens in each of `slots`, and so many `threads`.
 
-    `cache` is what keys and values are kept in: `f16`, `f32` or `q8_0`.
+    `cache` is what keys and values are kept in: `f16`, `f32` or `q8_0`. With `pooling` (`mean`,
+    `cls`, `last`, `rank`) it gives vectors or scores of whole texts, and no answers.
     """
 
     context: int
     slots: int = 1
     threads: int = 1
     cache: str = "f16"
+    pooling: str = ""
 
 
 # What an engine only reads with: weights stay in the file, and no answer has room in its context.
@@ -68,6 +70,7 @@ class Engine:
         self._slots = extent.slots
         self._threads = max(extent.threads, 1)
         self._cache = extent.cache
+        self._pooling = extent.pooling
         self._reading = reading
         self._server: Any = None
 
@@ -119,6 +122,13 @@ class Engine:
             # Flash attention would round them to 16 bits after all.
             kinds = xllamacpp.llama_flash_attn_type
             params.flash_attn_type = kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if self._pooling:
+            params.embedding = True
+            params.embd_normalize = -1
+            poolings = xllamacpp.llama_pooling_type
+            params.pooling_type = getattr(poolings, f"LLAMA_POOLING_TYPE_{self._pooling.upper()}")
+            # What is pooled has to be computed at once.
+            params.n_batch = params.n_ubatch = max(self._context, self._slots)
         if self._reading:
             # Checking, warming up and packing anew each read every weight.
             params.check_tensors = params.warmup = False

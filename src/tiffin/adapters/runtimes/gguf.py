@@ -6,6 +6,7 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 import mmap
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,14 +48,30 @@ def read_vocabulary(path: str) -> Vocabulary:
     )
 
 
+def read_tensors(path: str) -> frozenset[str]:
+    """The names of a file's tensors; raises `LoadFailed` as `read_fields` does."""
+    with _opened(path) as reader:
+        count, fields = _counts(reader)
+        for _ in _fields(reader, fields):
+            pass
+        return frozenset(_tensor(reader) for _ in range(count))
+
+
 def read_fields(path: str) -> dict[str, Any]:
     """All that the file's head says; raises `LoadFailed` where it isn't GGUF or is cut off."""
+    with _opened(path) as reader:
+        _, fields = _counts(reader)
+        return dict(_fields(reader, fields))
+
+
+@contextmanager
+def _opened(path: str) -> Iterator["_Reader"]:
     try:
         with (
             Path(path).open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
         ):
-            return dict(_fields(_Reader(view)))
+            yield _Reader(view)
     except (OSError, ValueError, struct.error) as error:
         raise LoadFailed(f"the model's file can't be read as GGUF: {error}") from error
 
@@ -63,13 +80,24 @@ def _steers(kind: int) -> bool:
     return kind in (_UNKNOWN, _CONTROL)
 
 
-def _fields(reader: "_Reader") -> Iterator[tuple[str, Any]]:
+def _counts(reader: "_Reader") -> tuple[int, int]:
+    """How many tensors there are, and how many fields."""
     if reader.take(4) != _MAGIC:
         raise ValueError("it doesn't begin with GGUF")
     if (version := reader.number("I")) not in _VERSIONS:
         raise ValueError(f"its version is {version}")
-    reader.number("Q")  # how many tensors
-    for _ in range(reader.number("Q")):
+    return reader.number("Q"), reader.number("Q")
+
+
+def _tensor(reader: "_Reader") -> str:
+    name = reader.text().decode("utf-8", "replace")
+    dimensions = reader.number("I")
+    reader.take(8 * dimensions + struct.calcsize("<IQ"))  # its shape, type and place
+    return name
+
+
+def _fields(reader: "_Reader", count: int) -> Iterator[tuple[str, Any]]:
+    for _ in range(count):
         name = reader.text().decode("utf-8", "replace")
         yield name, reader.value(reader.number("I"))
 

@@ -1,6 +1,7 @@
 """What a model can do, by the section that configures it."""
 
 from tiffin.config.models import (
+    LlamacppModel,
     Model,
     OnnxModel,
     PipelineModel,
@@ -28,6 +29,10 @@ def serves(model: Model) -> tuple[str, ...]:
             found: tuple[str, ...] = ("embedding", "infer", *TOKEN_OPERATIONS)
         case OnnxModel(task="rerank"):
             found = ("rerank", "infer", *TOKEN_OPERATIONS)
+        case LlamacppModel(task="embed"):
+            found = ("embedding", *TOKEN_OPERATIONS)
+        case LlamacppModel(task="rerank"):
+            found = ("rerank", *TOKEN_OPERATIONS)
         case PipelineModel() if set(model.outputs) >= DOCUMENT_OUTPUTS:
             found = ("document", "infer")
         case OnnxModel() | PythonModel() | PipelineModel() | RemoteModel(protocol="oip"):

@@ -72,7 +72,8 @@ def _engine(model: LlamacppModel, file: Path | None, size: int) -> int:
     tokens = model.context * model.slots
     cache = tokens * shape.layers * shape.kv_width * _CACHE_BYTES
     widths = shape.vocabulary + _WIDTHS * shape.embedding
-    return cache + min(tokens, _COMPUTED_AT_ONCE) * widths * _NUMBER_BYTES
+    at_once = _COMPUTED_AT_ONCE if model.task == "generate" else model.context
+    return cache + min(tokens, at_once) * widths * _NUMBER_BYTES
 
 
 @functools.lru_cache(maxsize=64)

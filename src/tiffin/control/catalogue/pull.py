@@ -23,7 +23,7 @@ def artifacts_of(name: str, model: Model) -> list[Artifact]:
             size_bytes=file.size_bytes,
             sources=tuple(file.sources),
             where=section if isinstance(model, LlamacppModel) else f"{section}.files.{known_as}",
-            chats=isinstance(model, LlamacppModel),
+            chats=isinstance(model, LlamacppModel) and model.task == "generate",
         )
         for known_as, file in files_of(model).items()
     ]

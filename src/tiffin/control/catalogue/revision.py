@@ -62,7 +62,13 @@ def manifest_of(model: Model, others: Mapping[str, Model] = _ALONE) -> Manifest:
         # Told only where they aren't what they have always been: known revisions keep their names.
         options |= {
             name: value
-            for name, usual in (("engine", "llamacpp"), ("cache_type", "f16"))
+            for name, usual in (
+                ("engine", "llamacpp"),
+                ("cache_type", "f16"),
+                ("task", "generate"),
+                ("pooling", ""),
+                ("dimensions", False),
+            )
             if (value := getattr(model, name)) != usual
         }
     return Manifest(runtime=str(model.__struct_config__.tag), files=digests, options=options)

@@ -68,6 +68,7 @@ class Calibrations:
             name
             for name, model in models.items()
             if isinstance(model, LlamacppModel)
+            and model.task == "generate"
             and model.engine == "auto"
             and self.of(revision_of(model)) is None
         ]

@@ -15,12 +15,11 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tiffin.config.models import OnnxModel
 from tiffin.errors import InvalidRequest, Overloaded, SchemaViolation, UnsupportedParameter
 from tiffin.ports.tokenizer import Tokens
 from tiffin.serving.replica import Context, draining
 from tiffin.serving.tensors.waiting import Ran
-from tiffin.serving.texts.fitting import Fitting
+from tiffin.serving.texts.fitting import Fitting, Manner
 from tiffin.serving.texts.pooling import Vector, finished, pooled, score
 from tiffin.serving.texts.reading import Reader, named
 from tiffin.types.usage import Usage
@@ -39,7 +38,7 @@ class Encoder:
 
     def __init__(
         self,
-        model: OnnxModel,
+        model: Manner,
         fitting: Fitting,
         reader: Reader,
         run: Run,

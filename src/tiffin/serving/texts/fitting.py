@@ -1,12 +1,11 @@
 """How a graph that reads texts is fed, and where its answer comes out: found once, at load."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tiffin.config.models import OnnxModel
 from tiffin.errors import LoadFailed
 from tiffin.ports.tokenizer import Tokens
 from tiffin.types.tensors import ANY, Signature, TensorSpec
@@ -16,8 +15,51 @@ MASK: Final = "attention_mask"
 TYPES: Final = "token_type_ids"
 POSITIONS: Final = "position_ids"
 
+PAIR: Final = ("query", "document")
+"""The inputs of a model that puts a pair's tokens together itself."""
+
 _INTEGERS: Final = {"INT64": np.int64, "INT32": np.int32}
 _FLOATS: Final = ("FP32", "FP16", "FP64")
+
+
+class Manner(Protocol):
+    """How a model reads texts, as its section says: `OnnxModel` is one, and so is `Whole`."""
+
+    @property
+    def task(self) -> str:
+        """`embed` or `rerank`."""
+        ...
+
+    @property
+    def pooling(self) -> str:
+        """How a text's vector is made of its tokens'; `none` where the model does that."""
+        ...
+
+    @property
+    def normalize(self) -> bool:
+        """Whether vectors are brought to length 1."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text."""
+        ...
+
+    @property
+    def dimensions(self) -> bool:
+        """Whether vectors may be cut on request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The manner of a model that gives vectors or scores of whole texts."""
+
+    task: str
+    max_tokens: int
+    dimensions: bool = False
+    pooling: str = "none"
+    normalize: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +77,12 @@ class Fitting:
     width: int
 
     def arrays(self, tokens: Tokens, length: int) -> dict[str, NDArray[Any]]:
-        """One row: the tokens, then zeros up to `length`."""
+        """One row: the tokens, then zeros up to `length`; or the texts of a pair."""
+        if self.inputs and self.inputs[0][0] in PAIR:
+            return {
+                name: np.array([[tokens.texts[PAIR.index(name)].encode()]], dtype)
+                for name, dtype in self.inputs
+            }
         count = len(tokens.ids)
         row: dict[str, NDArray[Any]] = {}
         for name, dtype in self.inputs:
@@ -52,8 +99,11 @@ class Fitting:
         return row
 
 
-def fitting(signature: Signature, model: OnnxModel) -> Fitting:
+def fitting(signature: Signature, model: Manner) -> Fitting:
     """How this model's graph is fed; raises `LoadFailed` where it isn't one that reads texts."""
+    if model.task == "rerank" and {spec.name for spec in signature.inputs} == set(PAIR):
+        pair = tuple((name, object) for name in PAIR)
+        return Fitting(pair, length=0, output=_ranked(signature).name, by_token=False, width=1)
     inputs = [_input(spec) for spec in signature.inputs if not spec.optional or spec.name == TYPES]
     named = {name for name, _ in inputs}
     if IDS not in named:
@@ -82,7 +132,7 @@ def _input(spec: TensorSpec) -> tuple[str, Any]:
     return spec.name, _INTEGERS[spec.datatype]
 
 
-def _vector(signature: Signature, model: OnnxModel) -> TensorSpec:
+def _vector(signature: Signature, model: Manner) -> TensorSpec:
     rank = 2 if model.pooling == "none" else 3
     for spec in signature.outputs:
         if spec.datatype in _FLOATS and len(spec.shape) == rank:
