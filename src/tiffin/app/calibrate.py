@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from tiffin.app.clock import SystemClock
 from tiffin.config.models import GGUF, LlamacppModel
 from tiffin.control.catalogue.revision import revision_of
 from tiffin.control.engines.calibrations import engine_versions, machine_id
-from tiffin.control.engines.choice import REFERENCE, Aim, choose
+from tiffin.control.engines.choice import REFERENCE, Aim, agrees, choose
 from tiffin.errors import TiffinError
 from tiffin.serving.engines.measure import (
     CONTEXT,
@@ -46,40 +46,77 @@ OUT_OF_TIME: Final = "it took too long to measure"
 
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is measured: the defaults take some 30 s for a small model."""
+    """How much is measured: the defaults take some 30 s for a small model.
+
+    What is `lean` measures only what the choice depends on: no more answers at once than the
+    model has slots, and no speeds where no engine could take the reference's place.
+    """
 
     slots: int = SLOTS
     places: int = PLACES
     speed_s: float = SPEED_S
     within_s: float = BOUND_S
+    lean: bool = False
+
+
+LEAN: Final = Effort(speed_s=0.75, lean=True)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process is to measure: `engine` is one of ours, or `reference` for choices alone."""
+    """What one process is to measure: `engine` is one of ours, or `reference` for choices alone.
+
+    Where there are `firsts`, one that doesn't choose like them isn't measured any further.
+    """
 
     engine: str
     model: LlamacppModel
     path: str
     threads: int
     effort: Effort = Effort()
+    firsts: list[tuple[list[int], float]] = []
 
 
-class _Found(msgspec.Struct, kw_only=True):
+class Found(msgspec.Struct, kw_only=True):
+    """What one process measured; `firsts` are its choices, as bytes and log-probability."""
+
     measured: Measured
     firsts: list[tuple[list[int], float]] = []
 
 
+Measure = Callable[[Order, float], Awaitable[Found]]
+"""Measures what an order says until a monotonic moment; never raises."""
+
+
 async def calibrate(
-    model: LlamacppModel, path: Path, threads: int, effort: Effort | None = None
+    model: LlamacppModel,
+    path: Path,
+    threads: int,
+    effort: Effort | None = None,
+    measure: Measure | None = None,
 ) -> Calibration:
-    """Measure every engine, one after another, and choose; cancelling it ends what measures."""
+    """Measure every engine, one after another, and choose; cancelling it ends what measures.
+
+    `measure` is how one is: in a process of its own.
+    """
+    measure = measure or in_a_process
     effort = effort or Effort()
+    if effort.lean:
+        effort = msgspec.structs.replace(effort, slots=min(effort.slots, model.slots))
     until = time.monotonic() + effort.within_s
-    found: dict[str, _Found] = {}
-    for engine in (TRUTH, *ENGINES):
-        order = Order(engine=engine, model=model, path=str(path), threads=threads, effort=effort)
-        found[engine] = await _in_a_process(order, until)
-    measured = [_compared(found[engine], found[TRUTH]) for engine in ENGINES]
+    order = Order(engine=TRUTH, model=model, path=str(path), threads=threads, effort=effort)
+    truth = await measure(order, until)
+    firsts = truth.firsts if effort.lean else []
+    rivals = []
+    for engine in ENGINES:
+        if engine != REFERENCE:
+            asked = msgspec.structs.replace(order, engine=engine, firsts=firsts)
+            rivals.append(_compared(await measure(asked, until), truth))
+    if firsts and not any(not one.failed and agrees(one) for one in rivals):
+        own = msgspec.structs.replace(truth.measured, engine=REFERENCE)
+    else:
+        asked = msgspec.structs.replace(order, engine=REFERENCE)
+        own = _compared(await measure(asked, until), truth)
+    measured = [own, *rivals]
     choice = choose(measured, Aim(ttft_ms=model.slo.ttft_p95_ms, slots=model.slots))
     return Calibration(
         revision=revision_of(model),
@@ -92,7 +129,8 @@ async def calibrate(
     )
 
 
-async def _in_a_process(order: Order, until: float) -> _Found:
+async def in_a_process(order: Order, until: float) -> Found:
+    """Measure one engine in a process, which is killed at the monotonic moment `until`."""
     left = until - time.monotonic()
     if left <= 0:
         return _failed(order.engine, OUT_OF_TIME)
@@ -116,15 +154,15 @@ async def _in_a_process(order: Order, until: float) -> _Found:
     if code < 0:
         return _failed(order.engine, f"its process died of {signal.Signals(-code).name}")
     with contextlib.suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(said.rpartition(b"\n")[2], type=_Found)
+        return msgspec.json.decode(said.rpartition(b"\n")[2], type=Found)
     return _failed(order.engine, f"its process ended with status {code}")
 
 
-def _failed(engine: str, why: str) -> _Found:
-    return _Found(measured=Measured(engine=engine, failed=why))
+def _failed(engine: str, why: str) -> Found:
+    return Found(measured=Measured(engine=engine, failed=why))
 
 
-def _compared(found: _Found, truth: _Found) -> Measured:
+def _compared(found: Found, truth: Found) -> Measured:
     measured = found.measured
     if measured.failed:
         return measured
@@ -132,15 +170,15 @@ def _compared(found: _Found, truth: _Found) -> Measured:
         if measured.engine == REFERENCE:
             return measured
         return msgspec.structs.replace(measured, failed=truth.measured.failed)
-    apart, same = drift(_firsts(found), _firsts(truth))
+    apart, same = drift(_as_firsts(found.firsts), _as_firsts(truth.firsts))
     return msgspec.structs.replace(measured, drift=apart, same=same)
 
 
-def _firsts(found: _Found) -> list[First]:
-    return [First(bytes(token), logprob) for token, logprob in found.firsts]
+def _as_firsts(told: Sequence[tuple[list[int], float]]) -> list[First]:
+    return [First(bytes(token), logprob) for token, logprob in told]
 
 
-async def _measure(order: Order) -> _Found:
+async def _measure(order: Order) -> Found:
     clock = SystemClock()
     is_truth = order.engine == TRUTH
     effort = order.effort
@@ -169,13 +207,13 @@ async def _measure(order: Order) -> _Found:
             load_ms = int((clock.monotonic() - began) * 1000)
             firsts = await choices(runtime, effort.places)
             figures = Figures()
-            if not is_truth:
+            if not is_truth and _is_worth(firsts, order):
                 figures = await speeds(runtime, clock, effort.slots, effort.speed_s)
         except TiffinError as error:
             return _failed(order.engine, error.message)
         finally:
             await runtime.close()
-    return _Found(
+    return Found(
         measured=Measured(
             engine=order.engine,
             load_ms=load_ms,
@@ -185,6 +223,14 @@ async def _measure(order: Order) -> _Found:
         ),
         firsts=[(list(first.token), first.logprob) for first in firsts],
     )
+
+
+def _is_worth(firsts: list[First], order: Order) -> bool:
+    """Whether an engine that chooses these could be chosen, so that its speed matters."""
+    if not order.firsts:
+        return True
+    apart, same = drift(firsts, _as_firsts(order.firsts))
+    return agrees(Measured(engine=order.engine, drift=apart, same=same))
 
 
 def _peak_bytes() -> int:
@@ -218,9 +264,11 @@ def _numbers(measured: Sequence[Measured]) -> list[int]:
 
 
 def _row(one: Measured, numbers: Sequence[int]) -> tuple[str, ...]:
-    rates = (f"{one.tokens_per_s.get(many, 0.0):.0f}" for many in numbers)
+    rates = (
+        f"{one.tokens_per_s[many]:.0f}" if many in one.tokens_per_s else "" for many in numbers
+    )
     memory = f"{one.memory_bytes / 2**20:.0f} MB"
-    rest = (f"{one.ttft_ms:.0f} ms", f"{one.load_ms / 1000:.1f} s", memory)
+    rest = (f"{one.ttft_ms:.0f} ms" if one.ttft_ms else "", f"{one.load_ms / 1000:.1f} s", memory)
     return (one.engine, *rates, *rest, f"{one.drift:.3f}", f"{one.same:.0%}")
 
 

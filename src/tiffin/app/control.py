@@ -108,6 +108,7 @@ class Control:
         devices = (CpuDevices(), NvidiaDevices())
         path = self.folder.run / MACHINE_FILE
         self.machine = MachineWatch(devices, path, self.meter, self.clock)
+        self.calibrating = Calibrating(self.office, self.publisher, self.clock, self.folder.run)
         self.chores = [
             Chore("admin", self._serve, None),
             Chore("publish", self._publish, PUBLISH_EVERY_S),
@@ -118,7 +119,7 @@ class Control:
             Chore("metrics", self._measure, METRICS_EVERY_S),
             Chore("machine", self.machine.look, LOOK_AROUND_EVERY_S),
             Chore("fold", self._fold, FOLD_EVERY_S),
-            Chore("engines", Calibrating(self.office, self.publisher).step, ENGINES_EVERY_S),
+            Chore("engines", self.calibrating.step, ENGINES_EVERY_S),
         ]
         self._server: EdgeServer | None = None
 

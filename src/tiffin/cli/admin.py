@@ -107,7 +107,14 @@ def _lines(report: Json, totals: list[Json]) -> Iterator[str]:
 
 
 def _model(model: Json) -> Row:
-    return (*_standing(model), _coming(model.get("coming")))
+    return (*_standing(model), _engine(model), _coming(model.get("coming")))
+
+
+def _engine(model: Json) -> str:
+    engine, why = model.get("engine", ""), model.get("engine_why", "")
+    if not engine:
+        return ""
+    return f"(by {engine}: {why})" if why else f"(by {engine})"
 
 
 def _coming(coming: Json | None) -> str:

@@ -5,8 +5,10 @@ import os
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
-from tiffin.app.calibrate import Effort, calibrate, is_whole, table
+from tiffin.app.calibrate import LEAN, Effort, calibrate, is_whole, table
 from tiffin.cli.locate import configured, folder
 from tiffin.config.models import LlamacppModel
 from tiffin.control.catalogue.pull import artifacts_of
@@ -18,7 +20,7 @@ from tiffin.types.paths import calibrations
 PATIENCE_S: Final = 300.0
 
 
-def calibrate_model(name: str, given: Path | None, data: Path | None) -> None:
+def calibrate_model(name: str, given: Path | None, data: Path | None, *, quick: bool) -> None:
     """Measure, print and keep; raises `ModelNotFound`, `InvalidRequest`, `ArtifactUnavailable`."""
     config = configured(given, data).config
     model = config.models.get(name)
@@ -32,8 +34,9 @@ def calibrate_model(name: str, given: Path | None, data: Path | None) -> None:
     path = LocalArtifactStore(here.artifacts).find(artifact.sha256)
     if path is None:
         raise ArtifactUnavailable(f"its file isn't here yet: tiffin models pull {name}")
+    effort = msgspec.structs.replace(LEAN if quick else Effort(), within_s=PATIENCE_S)
     threads = threads_of(model, config.models, len(os.sched_getaffinity(0)))
-    found = asyncio.run(calibrate(model, path, threads, Effort(within_s=PATIENCE_S)))
+    found = asyncio.run(calibrate(model, path, threads, effort))
     print("\n".join(table(found)))
     if not is_whole(found):
         raise Unavailable("this machine is too busy to measure; nothing was kept", retry_after=60.0)

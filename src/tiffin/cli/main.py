@@ -298,6 +298,9 @@ def models_restart(
 @models.command("calibrate")
 def models_calibrate(
     name: Annotated[str, typer.Argument(help="The model's name.", autocompletion=model_names)],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure only what the choice depends on.")
+    ] = False,
     config: ConfigFile = None,
     data: DataFolder = None,
 ) -> None:
@@ -312,7 +315,7 @@ def models_calibrate(
     """
     from tiffin.cli.calibrating import calibrate_model
 
-    calibrate_model(name, config, data)
+    calibrate_model(name, config, data, quick=quick)
 
 
 @models.command("show")

@@ -58,7 +58,8 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `done_bytes` of `total_bytes` of its file are here while it is fetched. It is as well as the
     best of its `replicas`, which `replica` names; times are that one's, in milliseconds. `coming`
-    is what replaces them as soon as it can.
+    is what replaces them as soon as it can. `engine` is what runs it where there is a choice, and
+    `engine_why` says why it is that one.
     """
 
     name: str
@@ -74,6 +75,8 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     download_ms: int = 0
     replicas: list[ReplicaStatus] = []
     coming: ComingStatus | None = None
+    engine: str = ""
+    engine_why: str = ""
 
 
 class RouteStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +117,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     warm: int = 0
 
 
+class _Spec(msgspec.Struct):
+    engine: str = ""
+
+
 class _ReplicaState(msgspec.Struct):
     phase: str = ""
     reason: str = ""
@@ -141,7 +148,12 @@ def report(
         if _is_model(plan)
     ]
     models = [
-        msgspec.structs.replace(one, download_ms=office.download_ms.get(one.name, 0))
+        msgspec.structs.replace(
+            one,
+            download_ms=office.download_ms.get(one.name, 0),
+            engine=_engine(snapshot, one.replica),
+            engine_why=office.calibrations.why(office.config.models.get(one.name)),
+        )
         for one in models
     ]
     degraded = [f"{chore.name}: {chore.fault}" for chore in chores if chore.fault]
@@ -175,6 +187,14 @@ def report(
         memory_counted_bytes=sum(one.need_bytes for one in status.processes if one.pid),
         warm=status.warm,
     )
+
+
+def _engine(snapshot: Snapshot | None, replica: str) -> str:
+    """What a replica's own section says, which while engines change isn't the configuration's."""
+    for one in snapshot.deployments if snapshot else ():
+        if one.name == replica:
+            return msgspec.json.decode(one.spec, type=_Spec).engine
+    return ""
 
 
 def _is_model(plan: Plan) -> bool:

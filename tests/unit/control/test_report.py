@@ -1,5 +1,6 @@
 """The status that an operator sees."""
 
+import hashlib
 from pathlib import Path
 
 import msgspec
@@ -110,3 +111,19 @@ def test_what_is_to_replace_a_model_is_told_of_with_its_fault(site: Installation
     assert parrot.coming is not None
     assert (parrot.coming.state, parrot.coming.reason) == ("failed", "no")
     assert told.degraded == ["model parrot: the old one serves, as the new one failed: no"]
+
+
+def test_a_language_model_says_what_runs_it_and_why(site: Installation) -> None:
+    content = b"GGUF"
+    digest = hashlib.sha256(content).hexdigest()
+    site.file.write_text(
+        f'[models.m]\nruntime = "llamacpp"\nengine = "auto"\nsources = ["file:/x"]\n'
+        f'sha256 = "{digest}"\n[models.parrot]\nruntime = "echo"\n'
+    )
+    file = site.folder.artifacts / "sha256" / digest
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    told = seen(site)
+    assert model(told, "m").engine == "llamacpp"
+    assert model(told, "m").engine_why == "nothing has been measured yet"
+    assert model(told, "parrot").engine == model(told, "parrot").engine_why == ""

@@ -73,6 +73,17 @@ class Calibrations:
             and self.of(revision_of(model)) is None
         ]
 
+    def why(self, model: Model | None) -> str:
+        """Why the engine that runs a model is the one; empty where there is no choice."""
+        if not isinstance(model, LlamacppModel) or model.task != "generate":
+            return ""
+        if model.engine != "auto":
+            return "its section says so"
+        kept = self.of(revision_of(model))
+        if kept is None:
+            return "nothing has been measured yet"
+        return f"measured: {kept.why}"
+
     def _decided(self, model: Model) -> Model:
         if not isinstance(model, LlamacppModel) or model.engine != "auto":
             return model

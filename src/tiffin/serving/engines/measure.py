@@ -23,7 +23,7 @@ FIRSTS: Final = 3
 FIRST_TOKENS: Final = 128
 ANSWER_TOKENS: Final = 256
 MIN_PREFIX: Final = 8
-PLACES: Final = 32
+PLACES: Final = 24
 TEXT: Final = (
     "A baker in a small town starts the oven at four in the morning. First the rye bread goes in,"
     " because it needs the longest time; then come the rolls, and last the cakes. At seven the door"

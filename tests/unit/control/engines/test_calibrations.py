@@ -56,6 +56,16 @@ def test_llamacpp_serves_until_something_else_was_chosen(tmp_path: Path) -> None
     assert kept.undecided({"chat": AUTO}) == []
 
 
+def test_it_is_told_why_an_engine_is_the_one(tmp_path: Path) -> None:
+    kept = Calibrations(tmp_path, "m", VERSIONS)
+    assert kept.why(AUTO) == "nothing has been measured yet"
+    kept.keep(calibration())
+    assert kept.why(AUTO) == "measured: it's faster"
+    assert kept.why(msgspec.structs.replace(AUTO, engine="openvino")) == "its section says so"
+    assert kept.why(msgspec.structs.replace(AUTO, task="embed")) == ""
+    assert kept.why(EchoModel()) == kept.why(None) == ""
+
+
 def test_another_machine_or_version_decides_nothing_here(tmp_path: Path) -> None:
     Calibrations(tmp_path, "m", VERSIONS).keep(calibration())
     assert engine_of(Calibrations(tmp_path, "other", VERSIONS)) == "llamacpp"
