@@ -47,8 +47,8 @@ class _Line:
         if use is None:
             self._forget()
             use = self._uses[ticket.claim.tenant] = _Use(ticket.claim.weight)
+        use.weight = ticket.claim.weight
         if not use.tickets:
-            use.weight = ticket.claim.weight
             use.end = max(use.end, self._reached)
         use.tickets.append(ticket)
         self._count += 1

@@ -118,7 +118,9 @@ class Batcher:
             context.aim,
             context.weight,
         )
-        self._schedule.admit(item, now)
+        gives = self._schedule.admit(item, now)
+        if gives is not None:
+            _give(*gives)
         if not self._kicked and self._schedule.free:
             self._kicked = True
             self._loop.call_soon(self._kick, "idle")

@@ -117,21 +117,19 @@ class Schedule:
         """How many batches are being computed."""
         return len(self._ends)
 
-    def admit(self, item: Item, now: float) -> None:
-        """Queue a request; raises `Overloaded` or `DeadlineExceeded` where that can't end well."""
+    def admit(self, item: Item, now: float) -> tuple[Item, TiffinError] | None:
+        """Queue a request; raises `Overloaded` or `DeadlineExceeded` where that can't end well.
+
+        In a full queue its place may be another's, who is given with the refusal for it.
+        """
         if item.deadline <= now:
             self.refusals["expired"] += 1
             raise DeadlineExceeded("the deadline had passed before the request could be queued")
         # What a free lane takes at once doesn't wait.
         bounds = self.bounds
-        if len(self.waiting) >= bounds.queue + self.free * bounds.max_batch:
-            self.refusals["full"] += 1
-            ahead_s = len(self.waiting) * self._request_s / bounds.lanes
-            raise Overloaded(
-                f"the model's queue is full ({bounds.queue} requests wait)",
-                retry_after=self.retry_after_s(),
-                full_s=min(FULL_MOST_S, FULL_PART * ahead_s),
-            )
+        gives = None
+        if self.waiting.count(batch=item.batch) >= bounds.queue + self.free * bounds.max_batch:
+            gives = self._gives_room(item)
         # However the queue is cut, it takes no longer than this; most deadlines are far beyond.
         runs = len(self.waiting) + (self.waiting.rows + item.rows) // bounds.max_batch + 2
         most_s = runs * max(self.pace.slowest, self.wide.slowest)
@@ -140,7 +138,11 @@ class Schedule:
         left_s = min(item.deadline, item.aim) - now
         if left_s <= most_s or 0 < bounds.queue_s <= most_s:
             self._check(item, now)
+        if gives is not None:
+            self.waiting.remove(gives[0])
+            self.refusals["overtaken"] += 1
         self.waiting.put(item)
+        return gives
 
     def take(self, now: float, reason: str) -> tuple[Batch | None, list[tuple[Item, TiffinError]]]:
         """The next batch for a free lane, if any, and those for whom it has become too late."""
@@ -192,6 +194,25 @@ class Schedule:
         """When what waits now may have run, by how long recent batches took for each request."""
         ahead_s = len(self.waiting) * self._request_s / self.bounds.lanes
         return min(RETRY_AFTER_MAX_S, max(1.0, ahead_s))
+
+    def _gives_room(self, item: Item) -> tuple[Item, TiffinError]:
+        """Whose place a newcomer gets, and the refusal; raises `Overloaded` where it is nobody's.
+
+        In a queue of its urgency that is full, no tenant keeps out one with less than its share.
+        """
+        queue = self.bounds.queue
+        last = self.waiting.last_of_most(item) if queue else None
+        full = f"the model's queue is full ({queue} requests wait)"
+        if last is None:
+            self.refusals["full"] += 1
+            ahead_s = len(self.waiting) * self._request_s / self.bounds.lanes
+            raise Overloaded(
+                full,
+                retry_after=self.retry_after_s(),
+                full_s=min(FULL_MOST_S, FULL_PART * ahead_s),
+            )
+        full += ", and others have less than their share of it"
+        return last, Overloaded(full, retry_after=self.retry_after_s())
 
     def _kept(self, item: Item, end: float) -> None:
         """Whether what was foreseen for it came true: it ended then."""

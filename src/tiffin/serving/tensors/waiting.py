@@ -99,11 +99,13 @@ class _Group:
 
 @dataclass(slots=True)
 class _Use:
-    """Where a tenant's use ends, how many of the elements up to there still wait, its weight."""
+    """Where a tenant's use ends, its newest request's tag, its weight, and what of it waits."""
 
     end: float = 0.0
-    elements: int = 0
+    newest: float = 0.0
     weight: float = 1.0
+    elements: int = 0
+    count: int = 0
 
 
 class _Line:
@@ -112,6 +114,7 @@ class _Line:
     def __init__(self) -> None:
         self.groups: dict[Hashable, _Group] = {}
         self.elements = 0
+        self.count = 0
         self._uses: dict[str, _Use] = {}
         self._reached = 0.0  # the tag of who went last
 
@@ -120,11 +123,15 @@ class _Line:
         if use is None:
             self._forget()
             use = self._uses[item.tenant] = _Use()
-        item.tag = max(use.end, self._reached)
+        begins = max(use.end, self._reached)
+        # Where others of its tenant have left, the end came back, but none passes who is there.
+        item.tag = use.newest = max(begins, use.newest) if use.count else begins
         use.weight = item.weight
-        use.end = item.tag + item.elements / item.weight
+        use.end = begins + item.elements / item.weight
         use.elements += item.elements
+        use.count += 1
         self.elements += item.elements
+        self.count += 1
         group = self.groups.get(item.group)
         if group is None:
             group = self.groups[item.group] = _Group()
@@ -141,15 +148,32 @@ class _Line:
         return min(group.heap[0] for group in self.groups.values())[2]
 
     def gone(self, item: Item) -> None:
-        """It waits no more."""
+        """It waits no more, and is never computed."""
         item.waits = False
         group = self.groups[item.group]
         group.gone(item)
         if not group.count:
             del self.groups[item.group]
         self.elements -= item.elements
-        self._uses[item.tenant].elements -= item.elements
+        self.count -= 1
+        use = self._uses[item.tenant]
+        use.elements -= item.elements
+        use.count -= 1
+        use.end -= item.elements / item.weight  # its tenant hasn't had it
         self._rest()
+
+    def last_of_most(self, item: Item) -> Item | None:
+        """The newest of the tenant who has most waiting by its weight, if more than this one's."""
+        most, name = 0.0, ""
+        for tenant, use in self._uses.items():
+            if use.count / use.weight > most:
+                most, name = use.count / use.weight, tenant
+        own = self._uses.get(item.tenant)
+        if name == item.tenant or ((own.count if own else 0) + 1) / item.weight >= most:
+            return None
+        entries = (entry for group in self.groups.values() for entry in group.heap)
+        its = [entry[2] for entry in entries if entry[2].tenant == name and entry[2].waits]
+        return max(its, key=_number)
 
     def take(self, max_rows: int) -> tuple[list[Item], int, int]:
         """The next batch, its rows and its elements; each request leaves as by `gone`, but faster.
@@ -168,7 +192,9 @@ class _Line:
                 if taken and rows + item.rows > max_rows:
                     break
                 item.waits = False
-                uses[item.tenant].elements -= item.elements
+                use = uses[item.tenant]
+                use.elements -= item.elements
+                use.count -= 1
                 taken.append(item)
                 rows += item.rows
                 elements += item.elements
@@ -179,6 +205,7 @@ class _Line:
         if not heap:
             del self.groups[first.group]
         self.elements -= elements
+        self.count -= len(taken)
         self._rest()
         return taken, rows, elements
 
@@ -231,6 +258,10 @@ class Waiting:
         """How many requests wait."""
         return self._count
 
+    def count(self, *, batch: bool) -> int:
+        """How many requests of this class wait."""
+        return (self._batch if batch else self._interactive).count
+
     def put(self, item: Item) -> None:
         """Queue a request."""
         self._number = item.number = self._number + 1
@@ -242,6 +273,10 @@ class Waiting:
     def remove(self, item: Item) -> None:
         """Take one request out, wherever it stands."""
         self._gone(item)
+
+    def last_of_most(self, item: Item) -> Item | None:
+        """The newest of the tenant with most waiting of this class, if that is unfair to this."""
+        return self._line(item).last_of_most(item)
 
     def first(self) -> Item:
         """Who is next; there must be somebody."""
@@ -310,6 +345,10 @@ class Waiting:
         self._line(item).gone(item)
         self._count -= 1
         self.rows -= item.rows
+
+
+def _number(item: Item) -> int:
+    return item.number
 
 
 def _batches(group: _Group, share: float, cut: Cut, batches: list[tuple[float, float]]) -> float:

@@ -42,6 +42,18 @@ def test_tenants_share_by_their_weights(weight: float) -> None:
     assert taken["other"] / taken["one"] == pytest.approx(weight, rel=0.06)
 
 
+def test_a_weight_that_changes_holds_though_some_of_its_tenant_always_wait() -> None:
+    waiting = Waiting()
+    for _ in range(10):
+        put(waiting, "one")
+        put(waiting, "other")
+    for _ in range(300):
+        put(waiting, "one")
+        put(waiting, "other", weight=3.0)
+    taken = Counter(waiting.take()[0].claim.tenant for _ in range(200))
+    assert taken["other"] / taken["one"] == pytest.approx(3.0, rel=0.1)
+
+
 def test_costly_requests_count_for_more() -> None:
     waiting = Waiting()
     for _ in range(100):

@@ -46,10 +46,12 @@ class Machine:
 
     def ask(self, item: Item) -> bool:
         try:
-            self.schedule.admit(item, self.now)
+            gives = self.schedule.admit(item, self.now)
         except (Overloaded, DeadlineExceeded) as error:
             self.refused.append((self.now, error))
             return False
+        if gives is not None:
+            self.late.append(gives[0])
         if self.schedule.free:
             self.start("idle")
         return True

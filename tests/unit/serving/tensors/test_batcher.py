@@ -199,6 +199,18 @@ async def test_a_full_queue_refuses_and_says_when_to_come_again() -> None:
         await asyncio.gather(first, *waiting)
 
 
+async def test_who_has_less_than_its_share_gets_another_s_place_in_a_full_queue() -> None:
+    async with batcher(queue=2) as bench:
+        first = await bench.held()
+        kept, given = bench.ask(row(1), tenant="flood"), bench.ask(row(2), tenant="flood")
+        await eventually(lambda: bench.batcher.waiting == 2)
+        other = bench.ask(row(3), tenant="other")
+        with pytest.raises(Overloaded, match="less than their share"):
+            await given
+        bench.runtime.gate.set()
+        await asyncio.gather(first, kept, other)
+
+
 async def test_a_deadline_that_passed_is_refused_before_and_in_the_queue() -> None:
     async with batcher() as bench:
         with pytest.raises(DeadlineExceeded):

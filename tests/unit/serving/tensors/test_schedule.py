@@ -138,6 +138,41 @@ def test_batch_work_keeps_its_share_and_no_more() -> None:
     assert 0.04 <= share <= 0.06
 
 
+def test_what_leaves_uncomputed_isnt_taken_off_its_tenants_share() -> None:
+    machine = a_machine(between, queue=10_000)
+    for _ in range(2000):
+        machine.ask(an_item(machine.now, tenant="steady"))
+    gone = [an_item(machine.now, tenant="other") for _ in range(1000)]
+    for item in gone:
+        machine.ask(item)
+    for item in gone:
+        machine.schedule.waiting.remove(item)
+    asked = machine.now
+    machine.ask(an_item(asked, tenant="other"))
+    machine.until(asked + 2 * between(32))
+    assert "other" in {item.tenant for _, item in machine.answered}
+
+
+def test_a_full_queue_is_shared_and_batch_work_doesnt_keep_others_out() -> None:
+    machine = a_machine(between, queue=40)
+    machine.ask(an_item(machine.now, tenant="flood"))
+    for batch in (True, False):
+        while machine.ask(an_item(machine.now, tenant="flood", batch=batch)):
+            continue
+        assert isinstance(machine.refused[-1][1], Overloaded)
+    for number in range(19):
+        assert machine.ask(an_item(machine.now, tenant="few")), number
+    assert machine.ask(an_item(machine.now, tenant="heavy", weight=3.0))
+    newest = [item.number for item in machine.late]
+    assert len(newest) == 20
+    assert newest == sorted(newest, reverse=True)
+    assert {item.tenant for item in machine.late} == {"flood"}
+    assert not machine.ask(an_item(machine.now, tenant="flood"))
+    assert machine.schedule.refusals["overtaken"] == 20
+    machine.until(math.inf)
+    assert sum(item.tenant == "few" for _, item in machine.answered) == 19
+
+
 EVENT = st.tuples(
     st.sampled_from(["a", "a", "a", "b", "c"]),  # tenant
     st.sampled_from(["x", "x", "y"]),  # group
