@@ -10,7 +10,7 @@ from tiffin.config.models import GGUF, LlamacppModel
 from tiffin.control.office import Office
 from tiffin.control.publish import Publisher
 from tiffin.ports.clock import Clock
-from tiffin.serving.progress import read_progress
+from tiffin.serving.progress import Phase, read_progress
 from tiffin.telemetry import log
 from tiffin.types.calibration import Calibration
 
@@ -89,7 +89,7 @@ class Calibrating:
             while not measuring.done():
                 await asyncio.wait({measuring}, timeout=LOOK_EVERY_S)
                 self._activity.look(self._replicas())
-                if not measuring.done() and self._activity.quiet_s() == 0:
+                if not measuring.done() and self._activity.asked:
                     return None
             return measuring.result()
         finally:
@@ -110,7 +110,10 @@ class Calibrating:
 
 
 class Activity:
-    """When replicas last had something to do, by the counters that they keep in `run`."""
+    """When replicas last had something to do, by the counters that they keep in `run`.
+
+    `asked` is whether it was somebody's request, and no start of a replica.
+    """
 
     def __init__(self, run: Path, clock: Clock) -> None:
         self._run = run
@@ -118,16 +121,24 @@ class Activity:
         self._steps: dict[str, int] = {}
         self._busy_at = clock.monotonic()
         self._looked_at = self._busy_at
+        self.asked = False
 
     def look(self, names: list[str]) -> None:
         """Compare what the replicas of these names have done with the last look."""
         self._looked_at = self._clock.monotonic()
         steps: dict[str, int] = {}
+        self.asked = starting = False
         for name in names:
             progress = read_progress(self._run / f"{name}.progress")
+            if progress.phase < Phase.READY:
+                # One that has no file yet doesn't beat: it may never come.
+                starting |= progress.heartbeat > 0
+                continue
             steps[name] = progress.steps
             if progress.outstanding or progress.steps != self._steps.get(name, progress.steps):
-                self._busy_at = self._looked_at
+                self.asked = True
+        if self.asked or starting:
+            self._busy_at = self._looked_at
         self._steps = steps
 
     def quiet_s(self) -> float:

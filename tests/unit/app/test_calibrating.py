@@ -16,7 +16,7 @@ from tiffin.control.catalogue.revision import revision_of
 from tiffin.control.engines.calibrations import engine_versions, machine_id
 from tiffin.control.observed import Observed
 from tiffin.control.publish import Publisher
-from tiffin.serving.progress import ProgressFile
+from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.testing.clock import FakeClock
 from tiffin.types.calibration import Calibration, Measured
 
@@ -43,6 +43,7 @@ class Bench:
         self.site.observed = Observed(ready=frozenset((deployment.name,)))
         self.office.observe()
         self.progress = ProgressFile(self.site.folder.run / f"{deployment.name}.progress")
+        self.progress.phase(Phase.READY)
         self.clock = FakeClock()
         self.begun = 0
         self.ended = False
@@ -143,9 +144,17 @@ def test_work_is_seen_by_what_is_inside_and_by_what_was_done(tmp_path: Path) -> 
     clock.advance(5)
     activity.look(["r", "gone"])
     assert activity.quiet_s() == 5
+    progress.beat()
+    progress.step(2)
+    activity.look(["r"])
+    assert (activity.quiet_s(), activity.asked) == (0, False)  # it starts, and warms up
+    clock.advance(1)
+    progress.phase(Phase.READY)
+    activity.look(["r"])
+    assert activity.quiet_s() == 1
     progress.step(3)
     activity.look(["r"])
-    assert activity.quiet_s() == 0
+    assert (activity.quiet_s(), activity.asked) == (0, True)
     clock.advance(2)
     activity.look(["r"])
     assert activity.quiet_s() == 2

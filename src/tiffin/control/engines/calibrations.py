@@ -82,7 +82,7 @@ class Calibrations:
         kept = self.of(revision_of(model))
         if kept is None:
             return "nothing has been measured yet"
-        return f"measured: {kept.why}"
+        return f"chosen: {kept.why}"
 
     def _decided(self, model: Model) -> Model:
         if not isinstance(model, LlamacppModel) or model.engine != "auto":

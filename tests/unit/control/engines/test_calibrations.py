@@ -60,7 +60,7 @@ def test_it_is_told_why_an_engine_is_the_one(tmp_path: Path) -> None:
     kept = Calibrations(tmp_path, "m", VERSIONS)
     assert kept.why(AUTO) == "nothing has been measured yet"
     kept.keep(calibration())
-    assert kept.why(AUTO) == "measured: it's faster"
+    assert kept.why(AUTO) == "chosen: it's faster"
     assert kept.why(msgspec.structs.replace(AUTO, engine="openvino")) == "its section says so"
     assert kept.why(msgspec.structs.replace(AUTO, task="embed")) == ""
     assert kept.why(EchoModel()) == kept.why(None) == ""
