@@ -35,6 +35,7 @@ class EdgeServer(uvicorn.Server):
         super().__init__(config)
         self._stopping = asyncio.Event()
         self._leaving = False
+        self.servers = []
         config.load()
         config.ssl = tls
 

@@ -170,9 +170,7 @@ def _end_leftovers(root: Path) -> None:
         for pid in leftovers:
             try:
                 os.kill(pid, signal.SIGKILL)
-                # It may be a child of the program that this process was before.
-                os.waitpid(pid, 0)
-            except (ProcessLookupError, ChildProcessError):
+            except ProcessLookupError:
                 continue
         time.sleep(0.01)
 

@@ -1,5 +1,6 @@
 """How a supervisor's process goes from one program to another: what it has, and the step itself."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -24,6 +25,8 @@ def possessions(options: Options) -> Iterator[tuple[int, socket.socket]]:
     folder, taken = DataFolder(options.data), options.taken
     if taken is None:
         with claim(folder) as lock, listen(options.server) as listener:
+            if options.lost:
+                _reap()
             yield lock, listener
     else:
         with (
@@ -31,6 +34,13 @@ def possessions(options: Options) -> Iterator[tuple[int, socket.socket]]:
             socket.socket(fileno=taken.listener_fd) as listener,
         ):
             yield lock, listener
+
+
+def _reap() -> None:
+    """See off the children of the program that this process was before; they have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 def become(python: str, options: Options, port: int, handover: Handover) -> None:

@@ -108,6 +108,7 @@ class Supervisor:
         self._posts = posts = Posts(options, listener, log_file, self._herald)
         self._accelerators, self._warm = posts.accelerators, posts.warm
         self._upgrades = Upgrades(self._folder.run, taken.upgrade if taken else None)
+        self._upgrading: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._started_ns = taken.started_ns if taken else time.time_ns()
         self._written: Status | None = None
@@ -123,21 +124,21 @@ class Supervisor:
             crew = self._crew(group)
             self._listen_to_signals(crew)
             self._begin(crew)
-            tasks = [group.create_task(self._follow(crew))]
+            following = group.create_task(self._follow(crew))
             if self._options.taken is not None:
-                tasks.append(group.create_task(self._go_on(crew)))
+                self._upgrading = group.create_task(self._go_on(crew))
             await self._stopping.wait()
             # Its copy of the port would otherwise let clients connect to nobody.
             self._listener.close()
             # Whoever told all of us to end mustn't make us start what ended.
             for keeper in crew.everyone:
                 keeper.retire()
-            for task in tasks[1:]:
-                task.cancel()
+            if self._upgrading is not None:
+                self._upgrading.cancel()
             await crew.gateways.stop()
             await crew.replicas.stop()
             await crew.control.stop()
-            tasks[0].cancel()
+            following.cancel()
             crew.residency.close()
             await self._warm.close()
 
@@ -220,7 +221,7 @@ class Supervisor:
                     self._keep_warm(crew)
                     self._meter.write(self._metrics)
                 if (request := self._upgrades.asked()) is not None:
-                    crew.group.create_task(self._upgrade(crew, request))
+                    self._upgrading = crew.group.create_task(self._upgrade(crew, request))
             if (fetch := fetching.changed()) is not None:
                 self._herald.downloads(fetch.downloads)
             self._write_status(crew)
@@ -244,11 +245,10 @@ class Supervisor:
             self._write_status(crew)
             await self._warm.close()
             crew.residency.close()
-            if not self._stopping.is_set():
-                self._herald.downloads(())
-                self._console.settle()
-                port = self._listener.getsockname()[1]
-                become(request.python, self._options, port, self._handover(crew))
+            self._herald.downloads(())
+            self._console.settle()
+            port = self._listener.getsockname()[1]
+            become(request.python, self._options, port, self._handover(crew))
         except (Conflict, OSError) as failure:
             self._upgrades.at(Stage.FAILED, reason=str(failure))
             self._herald.say(f"upgrade refused: {failure}")

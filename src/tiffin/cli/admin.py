@@ -84,6 +84,9 @@ def _lines(report: Json, totals: list[Json]) -> Iterator[str]:
     yield f"Tiffin at {report['address']}"
     if "snapshot" in report:
         yield f"configuration {report['config_source']}, snapshot {report['snapshot']}"
+    if (upgrade := report.get("upgrade")) and upgrade["stage"] != "done":
+        reason = f": {upgrade['reason']}" if upgrade["reason"] else ""
+        yield f"! upgrade to {upgrade['version'] or upgrade['python']}: {upgrade['stage']}{reason}"
     yield from (f"! {reason}" for reason in report["degraded"])
     models = [_model(model) for model in report.get("models", ())]
     models += [

@@ -9,7 +9,7 @@ import msgspec
 
 from tiffin.control.chores import Chore
 from tiffin.control.fetch import Download
-from tiffin.control.fleet.status import ProcessStatus, State, Status
+from tiffin.control.fleet.status import ProcessStatus, State, Status, UpgradeStatus
 from tiffin.control.machine import FILE
 from tiffin.control.office import Office
 from tiffin.control.rollout import READY
@@ -97,7 +97,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything. `degraded` are reasons, empty while all is well.
 
     Of `memory_budget_bytes` for replicas, `memory_counted_bytes` are taken; `warm` processes wait
-    for a model to load.
+    for a model to load. `version` is Tiffin's that runs, `upgrade` the last that was asked for.
     """
 
     degraded: list[str]
@@ -115,6 +115,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     memory_budget_bytes: int = 0
     memory_counted_bytes: int = 0
     warm: int = 0
+    version: str = ""
+    upgrade: UpgradeStatus | None = None
 
 
 class _Spec(msgspec.Struct):
@@ -186,6 +188,8 @@ def report(
         memory_budget_bytes=status.memory_budget_bytes,
         memory_counted_bytes=sum(one.need_bytes for one in status.processes if one.pid),
         warm=status.warm,
+        version=status.version,
+        upgrade=status.upgrade,
     )
 
 

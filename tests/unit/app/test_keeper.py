@@ -129,6 +129,34 @@ async def test_a_process_that_ends_is_started_again_at_once(scene: Scene) -> Non
     assert [news for news, _, _ in scene.news] == [News.STARTED, News.ENDED, News.STARTED]
 
 
+async def test_a_process_goes_on_in_the_hands_of_another_keeper(scene: Scene) -> None:
+    await scene.child(0)
+    progress = ProgressFile(scene.run / "r-chat.progress")
+    progress.phase(Phase.READY)
+    await until(lambda: scene.state is State.READY)
+    scene.voice(b"so far so good\n")
+    kept = scene.keeper.kept
+    assert scene.task is not None
+    scene.task.cancel()  # ends this program's part of it
+    await asyncio.wait([scene.task])
+
+    other = Scene(scene.run, Patience(frozen_s=30.0))
+    ProgressFile(scene.run / "r-chat.progress").phase(Phase.READY)
+    other.keeper.adopt(kept)
+    child = await other.child(0)
+    assert other.keeper.status == kept.status
+    assert child.pid == kept.status.pid
+    assert other.voice.last == "so far so good"
+    assert other.news == []
+    assert (scene.run / "r-chat.progress").exists()
+    child.end(1)
+    await other.child(1)
+    assert [news for news, _, _ in other.news] == [News.ENDED, News.STARTED]
+    assert other.keeper.status.restarts == 1
+    other.keeper.kill()
+    await asyncio.wait([other.begin()])
+
+
 async def test_what_it_printed_last_is_kept_apart_from_the_reason(scene: Scene) -> None:
     child = await scene.child(0)
     scene.voice(b"the customer is called Ada\n")
