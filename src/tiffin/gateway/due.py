@@ -33,16 +33,21 @@ class Due(NamedTuple):
         return Due(self.deadline + waited_s, self.aim + waited_s, self.first + waited_s)
 
 
-def due(said: bytes | None, asked_s: float, plan: Plan, opened: float) -> Due:
+def due(
+    said: bytes | None, asked_s: float, plan: Plan, opened: float, *, batch: bool = False
+) -> Due:
     """By the client's header, else its dialect's own field (0: none), else the plan's objectives.
 
-    Raises `InvalidRequest` for a header that is no timeout. Nothing outlasts the plan's limit.
+    Those are for who waits for an answer: batch work has all of the plan's limit, which nothing
+    outlasts. Raises `InvalidRequest` for a header that is no timeout.
     """
     limit_s = plan.timeout_s
     given_s = asked_s if said is None else _timeout_s(said)
     if given_s:
         return Due(opened + min(limit_s, given_s), named=True)
     aim = first = math.inf
+    if batch:
+        return Due(opened + limit_s)
     if plan.p95_ms:
         aim = opened + AIMED * plan.p95_ms / 1000
         limit_s = min(limit_s, PATIENCE * plan.p95_ms / 1000)

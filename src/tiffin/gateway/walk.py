@@ -70,14 +70,15 @@ class Walk:
                 check_serves(asked, plan)
                 asked.check(plan)
                 stages.guards.check_input(plan.guard, asked.pieces)
+                batch = is_batch(exchange, asked)
                 run = Run(
                     asked,
                     plan,
                     principal.tenant,
                     account.trace_id,
-                    deadline(exchange, asked, plan, account),
+                    deadline(exchange, asked, plan, account, batch=batch),
                     principal.weight,
-                    is_batch(exchange, asked),
+                    batch,
                 )
                 with stages.cache.look_up(run, delivery) as found:
                     if not found:
@@ -151,7 +152,7 @@ def check_serves(asked: Asked, plan: Plan) -> None:
             )
 
 
-def deadline(exchange: Exchange, asked: Asked, plan: Plan, account: Account) -> Due:
+def deadline(exchange: Exchange, asked: Asked, plan: Plan, account: Account, *, batch: bool) -> Due:
     """By when the answer must be whole, and by when it should be."""
     said = exchange.header(b"x-request-timeout-ms")
-    return due(said, asked.timeout_s, plan, account.opened)
+    return due(said, asked.timeout_s, plan, account.opened, batch=batch)

@@ -39,6 +39,12 @@ def test_nothing_outlasts_the_limit(asked_s: float, p95_ms: float, said: int | N
     assert 100.0 <= due(header, asked_s, plan(p95_ms=p95_ms), 100.0).deadline <= 130.0
 
 
+def test_objectives_are_for_who_waits_for_an_answer() -> None:
+    strict = plan(p95_ms=50.0, ttft_p95_ms=20.0)
+    assert due(None, 0.0, strict, 100.0, batch=True) == Due(130.0)
+    assert due(b"1500", 0.0, strict, 100.0, batch=True) == Due(101.5, named=True)
+
+
 def test_waking_a_model_is_time_of_its_own_for_who_named_none() -> None:
     assert Due(130.0, 118.0).after(5.0) == Due(135.0, 123.0)
     assert Due(130.0, named=True).after(5.0) == Due(130.0, named=True)
