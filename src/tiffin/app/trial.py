@@ -4,12 +4,11 @@ It says which version it is, or fails with the reason.
 """
 
 import sys
+from importlib import import_module
 from importlib.metadata import version
 
 import msgspec
 
-# What is to run must be possible to import.
-import tiffin.app.supervisor  # noqa: F401
 from tiffin.app.handover import read
 from tiffin.errors import Conflict
 
@@ -22,6 +21,8 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 def main() -> None:
     """Entry of the process."""
+    for part in ("supervisor", "control", "gateway", "replica"):
+        import_module(f"tiffin.app.{part}")
     try:
         read(int(sys.argv[1]))
     except Conflict as failure:
