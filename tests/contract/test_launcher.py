@@ -197,7 +197,7 @@ async def test_a_line_that_was_half_read_is_whole_for_whoever_adopts(
 
 async def test_one_that_ended_meanwhile_is_seen_off(launcher: Launcher, said: list[bytes]) -> None:
     left = of_an_earlier_program([sys.executable, "-c", "print('bye'); exit(3)"], ())
-    os.waitid(os.P_PID, left.pid, os.WEXITED | os.WNOWAIT)
+    await asyncio.to_thread(os.waitid, os.P_PID, left.pid, os.WEXITED | os.WNOWAIT)
     assert await launcher.adopt(left, said.append).wait() == 3
     assert said == [b"bye"]
 

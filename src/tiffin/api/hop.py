@@ -21,6 +21,8 @@ from tiffin.serving.replica import Context
 from tiffin.telemetry import log
 from tiffin.types.usage import Usage
 
+LONGEST_HOP_S: Final = 3600.0
+"""What comes from further back than this, or from the future, was told by another clock."""
 _TIMES: Final = (b"x-tiffin-timeout-ms", b"x-tiffin-aim-ms", b"x-tiffin-first-ms")
 
 
@@ -28,9 +30,23 @@ def context_of(exchange: Exchange, clock: Clock) -> Context:
     """For whom a request is, until when and how urgent; raises `InvalidRequest`."""
     tenant = (exchange.header(b"x-tiffin-tenant") or b"").decode("latin-1")
     batch = exchange.header(b"x-tiffin-priority") == b"batch"
-    now = clock.monotonic()
-    deadline, aim, first = [now + _left_s(exchange, name) for name in _TIMES]
-    return Context(tenant, deadline, batch, aim, first, _weight(exchange))
+    opened, sent = _clock(exchange, clock.monotonic())
+    deadline, aim, first = [sent + _left_s(exchange, name) for name in _TIMES]
+    return Context(tenant, deadline, batch, aim, first, _weight(exchange), opened)
+
+
+def _clock(exchange: Exchange, now: float) -> tuple[float, float]:
+    """When a request was opened, and when it was sent here; `now` where that isn't known."""
+    said = exchange.header(b"x-tiffin-clock")
+    if said is None:
+        return now, now
+    opened, _, sent = said.partition(b" ")
+    if not (opened.isdigit() and sent.isdigit()):
+        raise InvalidRequest("x-tiffin-clock must be two moments in microseconds")
+    opened_s, sent_s = int(opened) / 1e6, int(sent) / 1e6
+    if not now - LONGEST_HOP_S <= opened_s <= sent_s <= now:
+        return now, now
+    return opened_s, sent_s
 
 
 def _weight(exchange: Exchange) -> float:

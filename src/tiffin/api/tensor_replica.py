@@ -21,6 +21,7 @@ from tiffin.dialects.oip.messages import (
     version_of,
 )
 from tiffin.errors import (
+    DeadlineExceeded,
     EndpointNotFound,
     MethodNotAllowed,
     ModelNotFound,
@@ -113,10 +114,12 @@ class TensorReplicaApi:
         try:
             self._replica.check()
             binding = self._binding or self._bound()
+            context = context_of(exchange, self._replica.clock)
             body = await exchange.body(self._max_body_bytes)
             began = monotonic()
+            if began >= context.deadline:
+                raise DeadlineExceeded("the deadline had passed before the request could be read")
             bound = binding.read(body, exchange.header(HEADER_LENGTH))
-            context = context_of(exchange, self._replica.clock)
             read_s = monotonic() - began
             ran = await self._replica.infer(
                 bound.inputs, bound.outputs, rows=bound.rows, context=context

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from tiffin.types.demand import Demand, Demands
+from tiffin.types.json_file import read_json
 
 SUFFIX = ".demand.json"
 TICK_NS = 100_000_000
@@ -19,7 +20,6 @@ class Asked:
 
     def __init__(self, run: Path) -> None:
         self._run = run
-        self._decoder = msgspec.json.Decoder(Demands)
         self._seen: dict[str, tuple[int, int]] = {}
         self._folder = 0
         self.of: Demands = {}
@@ -44,7 +44,9 @@ class Asked:
             found[str(path)] = (stat.st_ino, stat.st_mtime_ns)
         if found == self._seen:
             return False
-        self._seen = found
+        # Nor does it in a file: an inode and a tick may come again with another content.
+        settled_ns = time.time_ns() - TICK_NS
+        self._seen = {name: seen for name, seen in found.items() if seen[1] < settled_ns}
         self.of = {}
         for name in found:
             for model, demand in self._read(Path(name)).items():
@@ -58,7 +60,7 @@ class Asked:
 
     def _read(self, path: Path) -> Demands:
         try:
-            return self._decoder.decode(path.read_bytes())
+            return read_json(path, Demands)
         except (OSError, msgspec.MsgspecError):
             return {}
 

@@ -21,6 +21,7 @@ from tiffin.control.fleet.stuck import Patience, Vitals, Watch
 from tiffin.errors import Unavailable
 from tiffin.ports.launcher import Child, Launcher, Left
 from tiffin.serving.progress import Phase, read_progress
+from tiffin.types.json_file import read_json
 from tiffin.types.paths import OWN_FILES
 
 LOOK_S = 1.0
@@ -279,7 +280,7 @@ class Keeper:
 
     def _told(self) -> "_ReplicaState":
         try:
-            return msgspec.json.decode(self._file(".state.json").read_bytes(), type=_ReplicaState)
+            return read_json(self._file(".state.json"), _ReplicaState)
         except (OSError, msgspec.DecodeError):
             return _ReplicaState(phase="")
 

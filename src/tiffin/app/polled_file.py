@@ -5,25 +5,33 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from tiffin.types.json_file import read_json
+
 T = TypeVar("T")
 
 
 class PolledFile(Generic[T]):
-    """Decodes `path` as `kind`, whose unknown fields are ignored."""
+    """Reads `path` as `kind`, whose unknown fields are ignored."""
 
     def __init__(self, path: Path, kind: type[T]) -> None:
         self._path = path
-        self._decoder = msgspec.json.Decoder(kind)
+        self._kind = kind
         self._seen = (0, 0, 0)
 
     def changed(self) -> T | None:
-        """The file's value if it is another file than last time and can be read, else nothing."""
+        """The file's value if it is another file than last time and makes sense, else nothing.
+
+        One that can't be opened now is tried again at the next look.
+        """
         try:
             stat = self._path.stat()
             seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
             if seen == self._seen:
                 return None
-            self._seen = seen
-            return self._decoder.decode(self._path.read_bytes())
-        except (OSError, msgspec.DecodeError):
+            value = read_json(self._path, self._kind)
+        except OSError:
             return None
+        except msgspec.DecodeError:
+            value = None
+        self._seen = seen
+        return value

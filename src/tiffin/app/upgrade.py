@@ -18,6 +18,7 @@ import msgspec
 from tiffin.control.fleet.status import Stage, UpgradeStatus
 from tiffin.errors import Conflict, Unavailable
 from tiffin.ports.launcher import Launcher
+from tiffin.types.json_file import read_json
 
 CHECK_WITHIN_S = 60.0
 REQUEST = "upgrade.json"
@@ -140,6 +141,6 @@ async def _ran(launcher: Launcher, command: list[str], fds: tuple[int, ...] = ()
 def _read(run: Path) -> Request | None:
     path = run / REQUEST
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Request)
+        return read_json(path, Request)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -10,6 +10,7 @@ from tiffin.cli.connect import Address
 from tiffin.config.load import Loaded, load
 from tiffin.config.schema import Config
 from tiffin.control.fleet.status import Status
+from tiffin.types.json_file import read_json
 from tiffin.types.paths import DataFolder, sockets
 
 HERE = Path("tiffin.toml")
@@ -66,7 +67,7 @@ def control(*, url: str, key: str, data: Path | None) -> Address:
 def running(here: DataFolder) -> Status | None:
     """What the supervisor of a data folder says, or None where none lives."""
     try:
-        status = msgspec.json.decode((here.run / "status.json").read_bytes(), type=Status)
+        status = read_json(here.run / "status.json", Status)
     except (OSError, msgspec.MsgspecError):
         return None
     return status if Path(f"/proc/{status.pid}").exists() else None

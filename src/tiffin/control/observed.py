@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from tiffin.control.fleet.status import State, Status
+from tiffin.types.json_file import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,6 @@ def observed(status: Status, run: Path) -> Observed:
 
 def _told(path: Path) -> _ReplicaState:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_ReplicaState)
+        return read_json(path, _ReplicaState)
     except (OSError, msgspec.MsgspecError):
         return _ReplicaState()

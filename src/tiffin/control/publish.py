@@ -26,6 +26,7 @@ from tiffin.control.catalogue.revision import peers_of, revision_of
 from tiffin.control.deploy import deployments_of
 from tiffin.control.observed import Observed
 from tiffin.control.rollout import FAILED, FETCHING, READY, UNLOADED, Wish, course
+from tiffin.types.json_file import read_json
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import (
     Deployment,
@@ -113,7 +114,7 @@ class Publisher:
         self.current: Snapshot | None = None
         self._least = 1
         try:
-            self.current = msgspec.json.decode(path.read_bytes(), type=Snapshot)
+            self.current = read_json(path, Snapshot)
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError):

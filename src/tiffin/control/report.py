@@ -13,6 +13,7 @@ from tiffin.control.fleet.status import ProcessStatus, State, Status, UpgradeSta
 from tiffin.control.machine import FILE
 from tiffin.control.office import Office
 from tiffin.control.rollout import READY
+from tiffin.types.json_file import read_json
 from tiffin.types.machine import Machine
 from tiffin.types.paths import DataFolder, replica_of
 from tiffin.types.snapshot import Plan, Snapshot, Target
@@ -280,6 +281,6 @@ def _coming(look: _Look, target: Target) -> ComingStatus:
 
 def _read(path: Path, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return read_json(path, kind)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -7,6 +7,7 @@ import msgspec
 
 from tiffin.control.publish import replace_file
 from tiffin.telemetry import log
+from tiffin.types.json_file import read_json
 
 
 class Restarted:
@@ -16,7 +17,7 @@ class Restarted:
         self._path = path
         self.counts: Mapping[str, int] = {}
         try:
-            self.counts = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+            self.counts = read_json(path, dict[str, int])
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as failure:

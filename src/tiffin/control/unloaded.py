@@ -7,6 +7,7 @@ import msgspec
 
 from tiffin.control.publish import replace_file
 from tiffin.telemetry import log
+from tiffin.types.json_file import read_json
 
 
 class Unloaded:
@@ -16,7 +17,7 @@ class Unloaded:
         self._path = path
         self.reasons: Mapping[str, str] = {}
         try:
-            self.reasons = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+            self.reasons = read_json(path, dict[str, str])
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as failure:

@@ -48,6 +48,7 @@ class Run:
     due: Due
     weight: float = 1.0
     batch: bool = False
+    read_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -244,7 +245,7 @@ class Attempts:
                 account.id.encode(),
                 len(account.attempts) + 1,
             )
-            + _times(run.due, now)
+            + _times(run.due, now, run.read_at or account.opened)
             + _share(run)
         )
 
@@ -267,9 +268,14 @@ class Attempts:
                     visit.place.full.said(self._ask(), error, self._clock.monotonic())
 
 
-def _times(due: Due, now: float) -> bytes:
-    """What is left of a request's time, in milliseconds, and of its objectives where it has any."""
-    lines = b"x-tiffin-timeout-ms: %d\r\n" % max(1, int((due.deadline - now) * 1000))
+def _times(due: Due, now: float, read_at: float) -> bytes:
+    """What is left of a request's time, in milliseconds, and of its objectives where it has any.
+
+    And when it was read and when this is said, in microseconds of the machine's clock: so the way
+    there counts as well.
+    """
+    lines = b"x-tiffin-clock: %d %d\r\n" % (read_at * 1e6, now * 1e6)
+    lines += b"x-tiffin-timeout-ms: %d\r\n" % max(1, int((due.deadline - now) * 1000))
     if due.aim != math.inf:
         lines += b"x-tiffin-aim-ms: %d\r\n" % max(0, int((due.aim - now) * 1000))
     if due.first != math.inf:

@@ -178,6 +178,7 @@ class Pool:
                 vigil = self._vigils.get(target.model)
                 places = [(place, place.ready) for place in station.places]
                 self._measures.look(target.model, vigil.held if vigil else 0, places)
+        self._measures.gone({target.model for target in self._stations})
 
     async def probe_for_ever(self) -> None:
         """Ask every replica whether it is ready, again and again; a mute one holds up no other."""

@@ -64,6 +64,7 @@ class Walk:
             delivery = Delivery(exchange, account, dialect, [named, *permit.headers()])
             with answering_errors(delivery):
                 body = await exchange.body(stages.max_body_bytes)
+                read_at = self._clock.monotonic()
                 asked = delivery.asked = dialect.read(exchange, body)
                 plan = route(asked.model, principal, snapshot)
                 account.model = plan.name
@@ -79,6 +80,7 @@ class Walk:
                     deadline(exchange, asked, plan, account, batch=batch),
                     principal.weight,
                     batch,
+                    read_at,
                 )
                 with stages.cache.look_up(run, delivery) as found:
                     if not found:

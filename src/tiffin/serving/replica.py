@@ -40,7 +40,7 @@ class Context:
     """For whom (an empty tenant shares with nobody), until when (monotonic seconds), how urgent.
 
     By `aim` it should be answered, by `first` the answer should begin: what can't be is refused.
-    `weight` is the tenant's part of what is shared.
+    `weight` is the tenant's part of what is shared. It was `opened` then (0: when it is asked).
     """
 
     tenant: str = ""
@@ -49,11 +49,18 @@ class Context:
     aim: float = math.inf
     first: float = math.inf
     weight: float = 1.0
+    opened: float = 0.0
 
     def claim(self) -> Claim:
         """Its claim on a slot."""
         return Claim(
-            self.tenant, self.deadline, self.batch, self.aim, self.first, weight=self.weight
+            self.tenant,
+            self.deadline,
+            self.batch,
+            self.aim,
+            self.first,
+            weight=self.weight,
+            opened=self.opened,
         )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from tiffin.telemetry import epochs
 from tiffin.telemetry.metrics import MAX_SERIES, OTHER, FamilyState, Labels, MeterState, SeriesState
+from tiffin.types.json_file import read_json
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDED = "_folded.json"
@@ -31,7 +32,6 @@ class Collector:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._decoder = msgspec.json.Decoder(MeterState)
 
     def collect(self) -> tuple[FamilyState, ...]:
         """Every family's sums over living and ended processes; raises `OSError`."""
@@ -45,7 +45,7 @@ class Collector:
     def _states(self, paths: Iterable[Path]) -> Iterator[MeterState]:
         for path in paths:
             try:
-                yield self._decoder.decode(path.read_bytes())
+                yield read_json(path, MeterState)
             except (FileNotFoundError, msgspec.MsgspecError):
                 continue
 
@@ -78,7 +78,7 @@ class Collector:
 
     def _load(self) -> Folded:
         try:
-            return msgspec.json.decode((self._folder / FOLDED).read_bytes(), type=Folded)
+            return read_json(self._folder / FOLDED, Folded)
         except (FileNotFoundError, msgspec.MsgspecError):
             return Folded()
 

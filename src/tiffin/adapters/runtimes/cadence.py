@@ -10,6 +10,14 @@ EARLY: Final = 0.95
 """The part of the way to the last token that is rested, so that it is waited for, not missed."""
 
 
+def interval_s(wanted_ms: float, patience_s: float) -> float:
+    """The longest rest: as wanted, but never so long that a token which came seems not to have.
+
+    `patience_s` is how long a token is waited for (0: for ever).
+    """
+    return min(wanted_ms / 1000, patience_s / 2) if patience_s else wanted_ms / 1000
+
+
 class Cadence:
     """One answer's: `interval_s` is the longest rest, `limit` how many tokens it has at most.
 

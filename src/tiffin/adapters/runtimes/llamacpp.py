@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tiffin.adapters.runtimes.cadence import Cadence
+from tiffin.adapters.runtimes.cadence import Cadence, interval_s
 from tiffin.adapters.runtimes.engine import Chance, Engine, Event, Extent, Line, Pool, Stream
 from tiffin.adapters.runtimes.gguf import read_vocabulary
 from tiffin.adapters.runtimes.prompts import Prompts, Properties
@@ -80,7 +80,9 @@ class LlamacppRuntime:
         }
         grammar = question.get("grammar")
         witness = self._grammars.witness(grammar) if grammar else None
-        cadence = Cadence(self._spec.stream_interval_ms / 1000, prompt.answer_tokens)
+        spec = self._spec
+        longest_s = interval_s(spec.stream_interval_ms, spec.between_tokens_timeout_s)
+        cadence = Cadence(longest_s, prompt.answer_tokens)
         stream = self._line.stream(question, cadence)
         return Run(stream, len(prompt.tokens), self._prompts.spell_known, rivals, witness)
 

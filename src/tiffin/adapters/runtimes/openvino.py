@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tiffin.adapters.runtimes.cadence import interval_s
 from tiffin.adapters.runtimes.engine import READING, Engine, Extent, Line, Pool
 from tiffin.adapters.runtimes.gguf import read_vocabulary
 from tiffin.adapters.runtimes.openvino_engine import Emitted, OpenvinoEngine, Work
@@ -97,7 +98,7 @@ class OpenvinoRuntime:
             prompt,
             settings,
             self._spelling,
-            self._spec.stream_interval_ms / 1000,
+            interval_s(self._spec.stream_interval_ms, self._spec.between_tokens_timeout_s),
         )
 
     async def tokenize(

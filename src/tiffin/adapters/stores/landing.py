@@ -13,6 +13,7 @@ import msgspec
 
 from tiffin.errors import ArtifactError, ArtifactUnavailable, Draining
 from tiffin.ports.artifacts import Artifact, Progress, shown
+from tiffin.types.json_file import read_json
 
 REPORT_EVERY_S = 0.1
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -111,7 +112,7 @@ class PartialFile:
 
     def _resume(self) -> tuple[int, str]:
         try:
-            offset, note = msgspec.json.decode(self._mark.read_bytes(), type=tuple[int, str])
+            offset, note = read_json(self._mark, tuple[int, str])
         except (FileNotFoundError, msgspec.MsgspecError):
             offset, note = 0, ""
         if self._file.seek(0, os.SEEK_END) < offset:

@@ -16,6 +16,7 @@ from tiffin.config.models import LlamacppModel, Model
 from tiffin.control.catalogue.revision import revision_of
 from tiffin.control.engines.choice import REFERENCE
 from tiffin.types.calibration import Calibration
+from tiffin.types.json_file import read_json
 
 PACKAGES: Final[Mapping[str, str]] = {"llamacpp": "xllamacpp", "openvino": "openvino-genai"}
 _MODEL_LINE: Final = re.compile(r"^(?:model name|CPU part)\s*:\s*(.*)$", re.MULTILINE)
@@ -34,7 +35,7 @@ class Calibrations:
     def of(self, revision: str) -> Calibration | None:
         """What was measured of a revision here with these engines, if it was."""
         try:
-            kept = msgspec.json.decode(self._path(revision).read_bytes(), type=Calibration)
+            kept = read_json(self._path(revision), Calibration)
         except (OSError, msgspec.MsgspecError):
             return None
         return kept if kept.versions == self._versions else None

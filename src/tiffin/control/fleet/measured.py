@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from tiffin.telemetry import log
+from tiffin.types.json_file import read_json
 
 MOST: Final = 256
 """How many generations are remembered; the one that was measured longest ago goes first."""
@@ -34,7 +35,7 @@ class Measured:
         self._known: dict[str, Measure] = {}
         self._changed = False
         try:
-            self._known = msgspec.json.decode(path.read_bytes(), type=dict[str, Measure])
+            self._known = read_json(path, dict[str, Measure])
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as failure:

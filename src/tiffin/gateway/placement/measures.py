@@ -1,6 +1,6 @@
 """What is counted of placement. A replica is named by its number, so that names don't pile up."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tiffin.gateway.placement.choice import Reason, Standing
 from tiffin.telemetry.metrics import Meter
@@ -39,6 +39,7 @@ class Measures:
             ("model",),
             COLD_SECONDS,
         )
+        self._shown: dict[str, int] = {}
 
     def placed(self, model: str, reason: Reason) -> None:
         """A request went to one of several."""
@@ -58,3 +59,14 @@ class Measures:
         for number, (place, ready) in enumerate(places):
             self._outstanding.set(place.outstanding, (model, str(number)))
             self._state.set(float(ready and not place.health.out), (model, str(number)))
+        # What had the higher numbers is gone, and has nothing outstanding.
+        for number in range(len(places), self._shown.get(model, 0)):
+            self._outstanding.set(0, (model, str(number)))
+            self._state.set(0, (model, str(number)))
+        self._shown[model] = len(places)
+
+    def gone(self, models: Collection[str]) -> None:
+        """Every model but these was taken away."""
+        for model in self._shown.keys() - models:
+            self.look(model, 0, ())
+            del self._shown[model]

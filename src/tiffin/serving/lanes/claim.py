@@ -22,7 +22,8 @@ class Claim:
     """One request at the queue: all its choices queue as one. Moments are monotonic seconds.
 
     By `aim` it should be answered and by `first` begun; after `deadline` it isn't any more.
-    `weight` is its tenant's part of what is shared. `foreseen` is for how long it was to wait.
+    `opened` is when it began (0: when it is asked), `weight` its tenant's part of what is shared,
+    `foreseen` is for how long it was to wait.
     """
 
     tenant: str
@@ -31,6 +32,7 @@ class Claim:
     aim: float = math.inf
     first: float = math.inf
     weight: float = 1.0
+    opened: float = 0.0
     waiting: int = 0
     begun: bool = False
     foreseen: float = 0.0

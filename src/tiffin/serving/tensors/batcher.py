@@ -117,6 +117,7 @@ class Batcher:
             elements,
             context.aim,
             context.weight,
+            context.opened,
         )
         gives = self._schedule.admit(item, now)
         if gives is not None:

@@ -109,6 +109,7 @@ class Schedule:
         self._ran_at = -math.inf
         self._fill = 0.0  # how full batches come to be, of what they may be
         self._slack = SLACK
+        self._way_s = math.inf  # the least that requests took to get here
         self._cut = 0  # batches that were cut because more would gain nothing
         self._choices = 0  # between lanes and all of them at one run
 
@@ -222,7 +223,8 @@ class Schedule:
 
     def _check(self, item: Item, now: float) -> None:
         """Raise where it would be late."""
-        left_s = item.deadline - now
+        left_s, opened = item.deadline - now, item.opened or now
+        self._way_s = min(self._way_s, now - opened)
         idle = self.free and not self.waiting
         if idle and now - self._ran_at > BELIEVED_S:
             return
@@ -237,7 +239,8 @@ class Schedule:
             )
         if idle:
             return
-        if now + alone_s <= item.aim:  # else the objective is missed however little waits
+        # Unless the objective is missed however little waits, on the way here or here.
+        if opened + self._way_s + alone_s <= item.aim:
             left_s = min(left_s, item.aim - now)
         most, _ = self._most(item, pace)
         ahead = self.waiting.ahead(item, Cut(most, self._fill * most))

@@ -35,8 +35,8 @@ class Ran(NamedTuple):
 class Item:
     """One request, with monotonic seconds; `left` says that nobody wants it any more.
 
-    By `aim` it should be answered; after `deadline` it isn't any more. It was taken because it was
-    foreseen to be answered by `promised`.
+    It began when it was `opened` (0: when asked). By `aim` it should be answered; after `deadline`
+    it isn't any more. It was taken because it was foreseen to be answered by `promised`.
     """
 
     inputs: Mapping[str, NDArray[Any]]
@@ -51,6 +51,7 @@ class Item:
     elements: int = 1
     aim: float = math.inf
     weight: float = 1.0
+    opened: float = 0.0
     promised: float = math.inf
     waits: bool = False
     left: bool = False

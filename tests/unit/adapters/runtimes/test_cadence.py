@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiffin.adapters.runtimes.cadence import Cadence
+from tiffin.adapters.runtimes.cadence import Cadence, interval_s
 
 LIMIT = 64
 gaps = st.floats(min_value=0.0005, max_value=0.2)
@@ -40,6 +40,14 @@ def test_otherwise_each_is_read_as_it_comes(interval_s: float) -> None:
     cadence = Cadence(interval_s, LIMIT)
     rests = [cadence.rest_s(0.05 * number, number) for number in range(1, LIMIT)]
     assert set(rests) == {0.0}
+
+
+@given(st.floats(0, 1000), st.floats(0, 60))
+def test_a_rest_is_no_silence_of_the_model(wanted_ms: float, patience_s: float) -> None:
+    longest_s = interval_s(wanted_ms, patience_s)
+    assert longest_s <= wanted_ms / 1000
+    assert longest_s < patience_s or not patience_s
+    assert interval_s(wanted_ms, 0.0) == wanted_ms / 1000
 
 
 def test_a_rest_before_any_token_is_none() -> None:
