@@ -6,6 +6,8 @@ hashes, upstream credentials are references.
 
 import msgspec
 
+from tiffin.types.price import Price
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one tenant or key may do; 0 means no limit of that kind.
@@ -22,11 +24,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """Who a key belongs to. `models` empty means every model; `admin` opens `/admin`.
 
-    `weight` is its tenant's part of what tenants share.
+    `weight` is its tenant's part of what tenants share. `project` is the part of the tenant that the
+    key belongs to, empty where it has none.
     """
 
     tenant: str
     key: str
+    project: str = ""
     admin: bool = False
     models: tuple[str, ...] = ()
     limits: Limits = Limits()
@@ -82,7 +86,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     it speaks. `state` is `ready-to-run`, `fetching`, `failed` or `unloaded`; `reason` says why
     it isn't ready to run. A local one that is `on_demand` may have to be loaded first, which takes
     no longer than `cold_start_s`; `held` requests may wait for that. Each replica of one remembers
-    `slots` texts.
+    `slots` texts. `price` is what use of it costs while it happens, where that is known.
     """
 
     model: str
@@ -97,6 +101,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     cold_start_s: float = 0.0
     held: int = 64
     slots: int = 1
+    price: Price | None = None
     url: str = ""
     upstream_model: str = ""
     key_env: str = ""
