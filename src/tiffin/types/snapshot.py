@@ -24,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """Who a key belongs to. `models` empty means every model; `admin` opens `/admin`.
 
-    `weight` is its tenant's part of what tenants share. `project` is the part of the tenant that the
+    `weight` is its tenant's part of what tenants share. `project` is the tenant's part that the
     key belongs to, empty where it has none.
     """
 
