@@ -7,7 +7,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Pico-units (10⁻¹²) of `currency` for one of each.
 
     `cached_token` is for tokens of the input that needn't be read again (they aren't
-    `input_token`s as well). `device_second` is for a second of the device that computes.
+    `input_token`s as well), `reasoning_token` for output that nobody sees (None: as any other).
+    `device_second` is for a second of the device that computes.
     """
 
     currency: str
@@ -15,6 +16,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     input_token: int = 0
     cached_token: int = 0
     output_token: int = 0
+    reasoning_token: int | None = None
     device_second: int = 0
     row: int = 0
     page: int = 0
