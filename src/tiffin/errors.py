@@ -5,7 +5,8 @@ TiffinError
                        UnsupportedParameter · UnknownParameter · UnsupportedOperation
                        PayloadTooLarge
                        RequestTimeout · MethodNotAllowed
-  Unauthenticated      PermissionDenied
+  Unauthenticated      KeyExpired
+  PermissionDenied     OutOfScope · ResidencyDenied · TenantSuspended
   Rejected             RateLimited · ConcurrencyExceeded · Overloaded         (retry_after)
   QuotaExceeded        a budget is spent
   Blocked              a policy refused the input or the output
@@ -139,11 +140,35 @@ class Unauthenticated(TiffinError):
     code = Code.UNAUTHENTICATED
 
 
+class KeyExpired(Unauthenticated):
+    """The key was one of ours, and its time is over."""
+
+    slug = "key_expired"
+
+
 class PermissionDenied(TiffinError):
     """The key is known and may not do this."""
 
     slug = "permission_denied"
     code = Code.PERMISSION_DENIED
+
+
+class OutOfScope(PermissionDenied):
+    """The key isn't for this endpoint, or not for requests with tools."""
+
+    slug = "out_of_scope"
+
+
+class ResidencyDenied(PermissionDenied):
+    """The key's data may not go to where the model runs: its region, or its class of data."""
+
+    slug = "residency_denied"
+
+
+class TenantSuspended(PermissionDenied):
+    """An operator suspended the key's tenant."""
+
+    slug = "tenant_suspended"
 
 
 class Rejected(TiffinError):
