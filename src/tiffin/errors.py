@@ -4,14 +4,15 @@ TiffinError
   InvalidRequest       MalformedBody · SchemaViolation · ContextLengthExceeded
                        UnsupportedParameter · UnknownParameter · UnsupportedOperation
                        PayloadTooLarge
-                       RequestTimeout · MethodNotAllowed
+                       RequestTimeout · MethodNotAllowed · IdempotencyKeyReused
   Unauthenticated      KeyExpired
   PermissionDenied     OutOfScope · ResidencyDenied · TenantSuspended
   Rejected             RateLimited · ConcurrencyExceeded · Overloaded         (retry_after)
   QuotaExceeded        a budget is spent
   Blocked              a policy refused the input or the output
   NotFound             ModelNotFound · EndpointNotFound                          Conflict
-                       ResponseNotFound · PreviousResponseNotFound
+                       ResponseNotFound · PreviousResponseNotFound               IdempotencyKeyInUse
+                                                                               Indeterminate
   Unavailable          NoHealthyReplica · Loading · Draining · JournalUnavailable
                        UpstreamUnavailable                                       retryable
   DeadlineExceeded
@@ -131,6 +132,12 @@ class MethodNotAllowed(InvalidRequest):
     ) -> None:
         super().__init__(message, retry_after=retry_after, param=param)
         self.allowed = allowed
+
+
+class IdempotencyKeyReused(InvalidRequest):
+    """The idempotency key was used for another request."""
+
+    slug = "idempotency_key_reused"
 
 
 class Unauthenticated(TiffinError):
@@ -264,6 +271,19 @@ class Conflict(TiffinError):
     code = Code.ALREADY_EXISTS
 
 
+class IdempotencyKeyInUse(Conflict):
+    """The request with this idempotency key is still running."""
+
+    slug = "idempotency_key_in_use"
+    retryable = True
+
+
+class Indeterminate(Conflict):
+    """The request with this idempotency key was charged, or may have been; its answer isn't here."""
+
+    slug = "indeterminate"
+
+
 class Unavailable(TiffinError):
     """Nothing can serve this now; another try later may succeed."""
 
@@ -372,14 +392,6 @@ class ConfigInvalid(TiffinError):
         self.where = where
 
 
-def every_error() -> list[type[TiffinError]]:
-    """All error classes, root first, in the order of the tree above."""
-    found: list[type[TiffinError]] = []
-
-    def visit(cls: type[TiffinError]) -> None:
-        found.append(cls)
-        for child in cls.__subclasses__():
-            visit(child)
-
-    visit(TiffinError)
-    return found
+def every_error(root: type[TiffinError] = TiffinError) -> list[type[TiffinError]]:
+    """All error classes from one on, itself first, in the order of the tree above."""
+    return [root, *(error for child in root.__subclasses__() for error in every_error(child))]
