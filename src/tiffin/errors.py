@@ -279,7 +279,7 @@ class IdempotencyKeyInUse(Conflict):
 
 
 class Indeterminate(Conflict):
-    """The request with this idempotency key was charged, or may have been; its answer isn't here."""
+    """The request with this idempotency key may have been charged, and its answer isn't here."""
 
     slug = "indeterminate"
 
