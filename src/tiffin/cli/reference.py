@@ -32,6 +32,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (schema.Server, "[server]", "server"),
     (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
     (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
+    (schema.Project, "[tenants.NAME.projects.PROJECT]", "tenants.starter.projects.search"),
     (schema.Key, "[tenants.NAME.keys.KEY]", "tenants.starter.keys.main"),
     (models.LlamacppModel, '[models.NAME] with runtime = "llamacpp"', "models.chat-tiny"),
     (models.File, "[models.NAME.files.FILE]", 'models.fraud.files."model.onnx"'),

@@ -16,6 +16,13 @@ SecondsOrNone = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Milliseconds = Annotated[float, Meta(ge=0, le=1000 * YEAR_S)]
 Weight = Annotated[float, Meta(gt=0, le=1000)]
 Text = Annotated[str, Meta(min_length=1)]
+RegionOrNone = Annotated[
+    str,
+    Meta(
+        pattern="^[a-z0-9-]{0,32}$",
+        description="lower-case letters, digits and '-', no more than 32",
+    ),
+]
 TensorName = Annotated[str, Meta(min_length=1, max_length=512)]
 Digest = Annotated[
     str, Meta(pattern="^[0-9a-f]{64}$", description="64 lower-case hexadecimal digits")

@@ -10,6 +10,7 @@ from tiffin.config.fields import (
     Digest,
     Milliseconds,
     Positive,
+    RegionOrNone,
     Replicas,
     Seconds,
     SecondsOrNone,
@@ -17,6 +18,7 @@ from tiffin.config.fields import (
     Text,
 )
 from tiffin.config.objectives import Share, Slo
+from tiffin.types.residency import DataClass
 
 
 class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -310,7 +312,8 @@ class RemoteModel(
 ):
     """Another server's model. `protocol` is `openai` or `oip` (Open Inference Protocol V2).
 
-    `url` ends before `/chat/completions`, or before `/v2`.
+    `url` ends before `/chat/completions`, or before `/v2`. It computes in `region` and may be sent
+    data up to `data_class`; where that isn't said, what a key calls public, or nothing.
     """
 
     url: Text
@@ -324,6 +327,8 @@ class RemoteModel(
     first_byte_timeout_s: Seconds = 60.0
     between_bytes_timeout_s: Seconds = 60.0
     tools: bool = True
+    region: RegionOrNone = ""
+    data_class: DataClass = ""
 
 
 class EchoModel(

@@ -19,8 +19,9 @@ from tiffin.config.models import (
     WhisperModel,
 )
 from tiffin.config.revisions import section_of
-from tiffin.config.schema import Config, Key, Route, Server
+from tiffin.config.schema import Config, Key, Route, Server, Tenant
 from tiffin.config.shape import Problem, nearest
+from tiffin.config.tenants import place_of_key
 from tiffin.types.snapshot import Limits
 
 SOURCE_SCHEMES = ("hf", "pypi", "https", "http", "s3", "gs", "az", "file", "package")
@@ -32,9 +33,7 @@ def broken(config: Config) -> Iterator[Problem]:
     """Every rule that the configuration breaks."""
     yield from _grpc(config.server)
     for name, tenant in config.tenants.items():
-        yield from _limits(tenant.limits, f"tenants.{name}.limits")
-        for key_name, key in tenant.keys.items():
-            yield from _key(config, key, f"tenants.{name}.keys.{key_name}")
+        yield from _tenant(config, tenant, f"tenants.{name}")
     for name, model in config.models.items():
         yield from _model(config, model, section_of(name))
     yield from broken_nesting(config.models)
@@ -63,6 +62,19 @@ def _grpc(server: Server) -> Iterator[Problem]:
         yield Problem("server.grpc_port", "expected another port than server.port")
 
 
+def _tenant(config: Config, tenant: Tenant, where: str) -> Iterator[Problem]:
+    yield from _limits(tenant.limits, f"{where}.limits")
+    for name, project in tenant.projects.items():
+        yield from _limits(project.limits, f"{where}.projects.{name}.limits")
+    places: dict[str, str] = {}
+    for project_name, name, key in tenant.every_key():
+        place = place_of_key(where, project_name, name)
+        if name in places:
+            yield Problem(place, f"{places[name]} has this name; a tenant's keys have one each")
+        places.setdefault(name, place)
+        yield from _key(config, key, place)
+
+
 def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
     given = [bool(key.key_env), bool(key.key_file), bool(key.key_sha256)]
     if sum(given) != 1:
@@ -71,6 +83,8 @@ def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
     yield from _limits(key.limits, f"{where}.limits")
     known = [*config.models, *config.routes]
     yield from _all_known(key.models, known, f"{where}.models", "model or route")
+    if key.admin and key.role not in ("user", "admin"):
+        yield Problem(f"{where}.role", f'admin = true is role = "admin", not "{key.role}"')
 
 
 def _limits(limits: Limits, where: str) -> Iterator[Problem]:

@@ -10,18 +10,20 @@ import msgspec
 
 from tiffin.config.fields import (
     Count,
-    DigestOrNone,
     Port,
     Positive,
+    RegionOrNone,
     Seconds,
     SecondsOrNone,
     Text,
     WarmReplicas,
-    Weight,
 )
 from tiffin.config.models import Model
 from tiffin.config.objectives import Slo
-from tiffin.types.snapshot import Limits
+from tiffin.config.tenants import Key as Key
+from tiffin.config.tenants import Project as Project
+from tiffin.config.tenants import Tenant as Tenant
+from tiffin.types.tls import Tls
 
 CONFIG_VERSION = 1
 
@@ -31,7 +33,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `memory_mb` is what all replicas together may take (0: what the machine or its control group
     has, less a reserve). `warm_replicas` processes wait, with the models' libraries imported, for a
-    model to load (-1: one where a model is loaded on demand, else none).
+    model to load (-1: one where a model is loaded on demand, else none). `region` is where this
+    machine computes, for keys whose data must stay somewhere.
     """
 
     host: Text = "127.0.0.1"
@@ -50,28 +53,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     drain_s: SecondsOrNone = 30.0
     memory_mb: Count = 0
     warm_replicas: WarmReplicas = -1
-
-
-class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tenants.T.keys.K]`: exactly one of `key_env`, `key_file`, `key_sha256` (64 hex digits)."""
-
-    key_env: str = ""
-    key_file: str = ""
-    key_sha256: DigestOrNone = ""
-    admin: bool = False
-    models: list[str] = []
-    limits: Limits = Limits()
-
-
-class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tenants.T]`: who uses this installation, and how much at most, all keys together.
-
-    Where a model has more to do than it can, tenants share it by their weights.
-    """
-
-    keys: dict[str, Key] = {}
-    limits: Limits = Limits()
-    weight: Weight = 1.0
+    region: RegionOrNone = ""
+    tls: Tls = Tls()
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

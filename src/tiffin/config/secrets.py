@@ -78,7 +78,7 @@ def unset_variables(
 
 def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:
     for tenant_name, tenant in config.tenants.items():
-        for name, key in tenant.keys.items():
+        for _, name, key in tenant.every_key():
             yield tenant_name, name, key
 
 

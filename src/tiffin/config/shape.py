@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,10 @@ from tiffin.config.schema import Config
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # In no path, address or name; a line break would be the one place to smuggle a header in.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_PLAIN_WORDS: dict[type[inspect.Type], str] = {
+    inspect.BoolType: "true or false",
+    inspect.DateTimeType: "a date and time with a zone, such as 2027-01-31T18:00:00Z",
+}
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
 
 
@@ -88,15 +93,16 @@ def fits(kind: inspect.Type, value: Any) -> bool:
     match inner := choose(kind, value):
         case inspect.BoolType():
             return isinstance(value, bool)
-        case inspect.IntType():
-            return isinstance(value, int) and not isinstance(value, bool) and _bounded(inner, value)
-        case inspect.FloatType():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
+        case inspect.IntType() | inspect.FloatType():
+            numbers = int if isinstance(inner, inspect.IntType) else int | float
+            number = isinstance(value, numbers) and not isinstance(value, bool)
             return number and _bounded(inner, value)
         case inspect.StrType():
             return isinstance(value, str) and _well_formed(inner, value)
         case inspect.LiteralType():
             return value in inner.values
+        case inspect.DateTimeType():
+            return isinstance(value, datetime) and value.tzinfo is not None
     return isinstance(inner, inspect.AnyType)
 
 
@@ -106,8 +112,8 @@ def expected(kind: inspect.Type) -> str:
         case inspect.Metadata():
             described = (kind.extra_json_schema or {}).get("description")
             words = described or expected(kind.type)
-        case inspect.BoolType():
-            words = "true or false"
+        case inspect.BoolType() | inspect.DateTimeType():
+            words = _PLAIN_WORDS[type(kind)]
         case inspect.IntType():
             words = f"an integer{_bounds(kind)}"
         case inspect.FloatType():
@@ -117,7 +123,8 @@ def expected(kind: inspect.Type) -> str:
         case inspect.LiteralType():
             words = one_of(kind.values)
         case inspect.UnionType() if not _members(kind):
-            words = " or ".join(expected(member) for member in kind.types)
+            some = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+            words = " or ".join(expected(member) for member in some)
         case inspect.ListType() | inspect.VarTupleType():
             words = f"a list, each {expected(kind.item_type)}"
         case inspect.TupleType(items):

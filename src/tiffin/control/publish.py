@@ -26,18 +26,18 @@ from tiffin.control.catalogue.revision import peers_of, revision_of
 from tiffin.control.deploy import deployments_of
 from tiffin.control.observed import Observed
 from tiffin.control.rollout import FAILED, FETCHING, READY, UNLOADED, Wish, course
+from tiffin.control.tenants.published import Keys as Keys
+from tiffin.control.tenants.published import principals, residency, tenant_limits, terms
+from tiffin.control.tenants.registry import Made
 from tiffin.types.json_file import read_json
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import (
     Deployment,
     GuardPolicy,
     Plan,
-    Principal,
     Snapshot,
     Target,
 )
-
-Keys = Mapping[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class Site:
     """The machine: its data folder, how many cores may compute, what its supervisor says.
 
     `epoch` is what makes all its processes others: Tiffin's version. `unloaded` are the models that
-    aren't to run here, with the reasons; `restarts` says how often a model was told to start anew.
+    aren't to run here, with the reasons; `restarts` says how often a model was told to start anew;
+    `made` is who was let in through its API.
     """
 
     folder: DataFolder
@@ -63,6 +64,7 @@ class Site:
     observed: Observed = field(default_factory=Observed)
     unloaded: Mapping[str, str] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
+    made: Made = field(default_factory=Made)
 
 
 def compose(
@@ -78,15 +80,16 @@ def compose(
     What served in `previous` serves until what is wanted instead is ready.
     """
     config = loaded.config
-    wishes = {name: _wish(name, config.models, shelf, site) for name in config.models}
+    wishes = {name: _wish(name, config, shelf, site) for name in config.models}
     drain_ns = int(config.server.drain_s * 1e9)
     way = course(wishes, previous, site.observed, now_ns, drain_ns)
     draft = Snapshot(
         number=0,
         config_hash=loaded.sha256,
         published_ns=now_ns,
-        keys={digest: _principal(config, *owner) for digest, owner in keys.items()},
-        tenant_limits={name: tenant.limits for name, tenant in config.tenants.items()},
+        keys=principals(config, keys),
+        tenant_limits=tenant_limits(config, site.made),
+        tenants=terms(config, site.made),
         plans=_plans(config, way.targets, previous, now_ns // 1_000_000_000),
         guards={
             name: GuardPolicy(kind=guard.kind, action=guard.action, on_error=guard.on_error)
@@ -95,6 +98,7 @@ def compose(
         deployments=tuple(way.deployments.values()),
         leaving=way.leaving,
         coming=way.coming,
+        tls=config.server.tls if config.server.tls.on else None,
     )
     if previous is None:
         return msgspec.structs.replace(draft, number=1)
@@ -148,18 +152,6 @@ def replace_file(path: Path, content: bytes, *, lasting: bool = True) -> None:
     fresh.replace(path)
 
 
-def _principal(config: Config, tenant: str, name: str) -> Principal:
-    key = config.tenants[tenant].keys[name]
-    return Principal(
-        tenant=tenant,
-        key=name,
-        admin=key.admin,
-        models=tuple(key.models),
-        limits=key.limits,
-        weight=config.tenants[tenant].weight,
-    )
-
-
 def _plans(
     config: Config, targets: Mapping[str, Target], previous: Snapshot | None, now_s: int
 ) -> dict[str, Plan]:
@@ -202,7 +194,8 @@ def _identity(targets: tuple[Target, ...], guard: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(meaning)).hexdigest()
 
 
-def _wish(name: str, models: Mapping[str, Model], shelf: Shelf, site: Site) -> Wish:
+def _wish(name: str, config: Config, shelf: Shelf, site: Site) -> Wish:
+    models = config.models
     model = models[name]
     revision = revision_of(model, models)
     state, reason = _standing(name, models, shelf)
@@ -215,6 +208,7 @@ def _wish(name: str, models: Mapping[str, Model], shelf: Shelf, site: Site) -> W
         epoch = f"{site.epoch} {site.restarts.get(name, 0)}"
         own = deployments_of(name, models, shelf.present, site.folder, site.cores, epoch)
     slots = getattr(model, "slots", 1)
+    region, data_class = residency(name, config)
     target = Target(
         model=name,
         revision=revision,
@@ -232,6 +226,8 @@ def _wish(name: str, models: Mapping[str, Model], shelf: Shelf, site: Site) -> W
         max_concurrency=2 * (slots + model.queue),
         queue=0,
         tools=getattr(model, "tools", False),
+        region=region,
+        data_class=data_class,
     )
     return Wish(target, own)
 
@@ -255,6 +251,8 @@ def _remote_target(name: str, revision: str, model: RemoteModel, state: str, rea
         first_byte_timeout_s=model.first_byte_timeout_s,
         between_bytes_timeout_s=model.between_bytes_timeout_s,
         tools=model.tools,
+        region=model.region,
+        data_class=model.data_class,
     )
 
 

@@ -78,7 +78,7 @@ class Walk:
                     principal.tenant,
                     account.trace_id,
                     deadline(exchange, asked, plan, account, batch=batch),
-                    principal.weight,
+                    snapshot.weight_of(principal.tenant),
                     batch,
                     read_at,
                 )

@@ -7,6 +7,7 @@ hashes, upstream credentials are references.
 import msgspec
 
 from tiffin.types.price import Price
+from tiffin.types.tls import Tls
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,20 +22,36 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     concurrency: int = 0
 
 
-class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a key belongs to. `models` empty means every model; `admin` opens `/admin`.
+class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Who a key belongs to, and what it is for.
 
-    `weight` is its tenant's part of what tenants share. `project` is the tenant's part that the
-    key belongs to, empty where it has none.
+    `project` is the tenant's part that it belongs to, empty where it has none. `models` and
+    `endpoints` empty mean all of them; `tools` is whether requests may offer tools. Its data are of
+    `data_class` and stay in `region`, where these aren't empty. `role` is what it may do on the
+    admin side, `admin` whether that is everything. It ends at `expires_ns` (UTC), unless 0.
     """
 
     tenant: str
     key: str
     project: str = ""
+    role: str = "user"
     admin: bool = False
     models: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    tools: bool = True
+    data_class: str = ""
+    region: str = ""
+    expires_ns: int = 0
     limits: Limits = Limits()
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a tenant stands: its weight where tenants share, whether it was suspended, and the
+    limits of its projects."""
+
     weight: float = 1.0
+    suspended: bool = False
+    projects: dict[str, Limits] = {}
 
 
 class PlacedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +103,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     it speaks. `state` is `ready-to-run`, `fetching`, `failed` or `unloaded`; `reason` says why
     it isn't ready to run. A local one that is `on_demand` may have to be loaded first, which takes
     no longer than `cold_start_s`; `held` requests may wait for that. Each replica of one remembers
-    `slots` texts. `price` is what use of it costs while it happens, where that is known.
+    `slots` texts. `price` is what use of it costs while it happens, where that is known. It
+    computes in `region` and is cleared for data up to `data_class`, empty where nobody said.
     """
 
     model: str
@@ -112,6 +130,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     first_byte_timeout_s: float = 60.0
     between_bytes_timeout_s: float = 60.0
     tools: bool = True
+    region: str = ""
+    data_class: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +162,8 @@ class GuardPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything above, numbered. `keys` maps the hex sha256 of a key to its principal.
+    """Everything above, numbered. `keys` maps the hex sha256 of a key to its principal: those of
+    the configuration, others are in the keyring. `tenants` are all that there are.
 
     `leaving` are deployments that nothing new should go to, and until when (UTC nanoseconds) they
     stay, so that everybody who reads snapshots has seen what answers instead. `coming` is, by
@@ -155,7 +176,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, Principal]
     tenant_limits: dict[str, Limits]
     plans: dict[str, Plan]
+    tenants: dict[str, Terms] = {}
     guards: dict[str, GuardPolicy] = {}
     deployments: tuple[Deployment, ...] = ()
     leaving: dict[str, int] = {}
     coming: dict[str, Target] = {}
+    tls: Tls | None = None
+
+    def weight_of(self, tenant: str) -> float:
+        """A tenant's part of what tenants share."""
+        terms = self.tenants.get(tenant)
+        return terms.weight if terms is not None else 1.0

@@ -20,6 +20,7 @@ SHOWN_AS_SECTIONS = {
     "egress",
     "telemetry",
     "keys",
+    "projects",
     "limits",
     "files",
     "decision",

@@ -10,6 +10,7 @@ from tiffin.dialects.dialect import Asked
 from tiffin.errors import InvalidRequest
 from tiffin.gateway.urgency import is_batch
 from tiffin.testing.exchange import FakeExchange
+from tiffin.types.snapshot import Terms
 
 
 class Said:
@@ -46,11 +47,8 @@ async def test_a_replica_is_told_how_urgent_it_is_and_its_tenant_s_weight() -> N
     shop = local_shop()
     await shop.ask()
     await shop.ask(service_tier="flex")
-    keys = {
-        digest: msgspec.structs.replace(principal, weight=2.5)
-        for digest, principal in shop.snapshot.keys.items()
-    }
-    shop.snapshot = msgspec.structs.replace(shop.snapshot, keys=keys)
+    tenants = {"acme": Terms(weight=2.5)}
+    shop.snapshot = msgspec.structs.replace(shop.snapshot, tenants=tenants)
     await shop.ask(headers=[(b"x-tiffin-priority", b"batch"), (b"x-tiffin-weight", b"900")])
     plain, flex, weighty = [call.headers for call in shop.backends[0].calls]
     assert b"x-tiffin-priority: interactive\r\n" in plain

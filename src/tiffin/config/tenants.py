@@ -1,0 +1,98 @@
+"""`[tenants.T]`: who uses this installation, in projects and with keys, and what each may do."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tiffin.config.fields import DigestOrNone, RegionOrNone, Weight
+from tiffin.types.residency import DataClass
+from tiffin.types.roles import Role
+from tiffin.types.snapshot import Limits
+
+EndpointName = Literal[
+    "chat",
+    "completions",
+    "responses",
+    "embeddings",
+    "rerank",
+    "transcriptions",
+    "documents",
+    "infer",
+    "tokenize",
+    "detokenize",
+]
+"""What a key can be for, by the names that accounts have of it."""
+
+Moment = Annotated[datetime, Meta(tz=True)]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tenants.T.keys.K]`: exactly one of `key_env`, `key_file`, `key_sha256` (64 hex digits).
+
+    `admin = true` is `role = "admin"`.
+    """
+
+    key_env: str = ""
+    key_file: str = ""
+    key_sha256: DigestOrNone = ""
+    admin: bool = False
+    role: Role = "user"
+    models: list[str] = []
+    endpoints: list[EndpointName] = []
+    tools: bool = True
+    data_class: DataClass = ""
+    region: RegionOrNone = ""
+    expires: Moment | None = None
+    limits: Limits = Limits()
+
+
+class Project(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tenants.T.projects.P]`: a part of a tenant, with keys and limits of its own."""
+
+    keys: dict[str, Key] = {}
+    limits: Limits = Limits()
+
+
+class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tenants.T]`: who uses this installation, and how much at most, all keys together.
+
+    Where a model has more to do than it can, tenants share it by their weights. A key's name is
+    its own in the whole tenant, whatever its project.
+    """
+
+    keys: dict[str, Key] = {}
+    projects: dict[str, Project] = {}
+    limits: Limits = Limits()
+    weight: Weight = 1.0
+
+    def every_key(self) -> Iterator[tuple[str, str, Key]]:
+        """Project, name and settings of every key; the project is empty where it has none."""
+        for name, key in self.keys.items():
+            yield "", name, key
+        for project, own in self.projects.items():
+            for name, key in own.keys.items():
+                yield project, name, key
+
+
+def place_of_key(tenant: str, project: str, name: str) -> str:
+    """Where a key stands in the file, below its tenant's own place."""
+    return f"{tenant}.projects.{project}.keys.{name}" if project else f"{tenant}.keys.{name}"
+
+
+def nanoseconds(moment: datetime | None) -> int:
+    """A moment as UTC nanoseconds, 0 where there is none."""
+    if moment is None:
+        return 0
+    passed = moment - _EPOCH
+    return ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1000
+
+
+def moment_of(nanoseconds: int) -> datetime | None:
+    """The moment of UTC nanoseconds, none for 0."""
+    if not nanoseconds:
+        return None
+    return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC)
