@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tiffin.api.hop import Routes, context_of, failures_told, route_of
+from tiffin.api.hop import Routes, context_of, failures_told, route_of, usage_header
 from tiffin.dialects.openai import requests
 from tiffin.dialects.openai.chat_replies import ChatStream, ChatWhole, Tools
 from tiffin.dialects.openai.replies import JSON, Head, Reply
@@ -107,7 +107,7 @@ class ReplicaApi:
                 out = b"".join([reply.piece(choice, delta) for choice, delta in pieces])
                 if out:
                     if not exchange.begun:
-                        exchange.begin(200, head)
+                        exchange.begin(200, [*head, usage_header(answer.so_far)])
                     exchange.write(out)
                     await exchange.drain()
         if exchange.begun:

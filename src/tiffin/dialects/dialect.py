@@ -4,7 +4,7 @@ A dialect is pure: bytes in, typed values out, no I/O. One value a request carri
 depends on the protocol (`Asked`), and one value an attempt reads the reply on its way (`Reading`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -47,12 +47,14 @@ class Reading(Protocol):
     """Reads a stream of events on its way to the client.
 
     `content` becomes true with the first content that a client would see, `done` at the true end,
-    `error` with an event that is an error or is none of the dialect's.
+    `error` with an event that is an error or is none of the dialect's. `priced` tells what a use
+    costs, for the event that tells the use; None where nothing has a price.
     """
 
     content: bool
     done: bool
     error: TiffinError | None
+    priced: Callable[[Usage], str] | None
 
     @property
     def usage(self) -> Usage:

@@ -14,6 +14,7 @@ from tiffin.errors import (
     Rejected,
     TiffinError,
 )
+from tiffin.gateway.charge import Charge
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
 from tiffin.telemetry.events import Attempt, Closed, Opened, Outcome
@@ -86,19 +87,27 @@ class Accounts:
                 key=principal.key,
                 endpoint=endpoint,
                 trace_id=given,
-                client_id=client_id(exchange),
+                client_id=said(exchange, b"x-request-id"),
+                project=principal.project,
+                end_user=said(exchange, b"x-tiffin-end-user"),
+                tag=said(exchange, b"x-tiffin-tag"),
             )
         )
         return account
 
 
 class Account:
-    """What one request came to. Times are seconds of the monotonic clock where not `_ns`."""
+    """What one request came to. Times are seconds of the monotonic clock where not `_ns`.
+
+    Once it is closed, `cost_pico` is what its tenant pays, and `usage` is as far as it is known.
+    """
 
     __slots__ = (
         "_accounts",
         "attempts",
         "cache",
+        "charge",
+        "cost_pico",
         "endpoint",
         "error",
         "first_at",
@@ -130,6 +139,8 @@ class Account:
         self.streamed = False
         self.first_at = 0.0
         self.usage = NO_USAGE
+        self.charge = Charge()
+        self.cost_pico = 0
         self.attempts: list[Attempt] = []
 
     def elapsed_ms(self) -> int:
@@ -171,6 +182,9 @@ class Account:
         now = accounts.clock.monotonic()
         outcome, slug = self._outcome(error)
         lasted = now - self.opened
+        charge = self.charge
+        self.usage = charge.used(self.usage, outcome, now)
+        self.cost_pico, loss_pico = charge.settle(self.usage, outcome)
         accounts.sink.close(
             Closed(
                 id=self.id,
@@ -185,6 +199,10 @@ class Account:
                 duration_ns=int(lasted * 1e9),
                 ttft_ns=int((self.first_at - self.opened) * 1e9) if self.first_at else 0,
                 usage=self.usage,
+                cost_pico=self.cost_pico,
+                loss_pico=loss_pico,
+                currency=charge.currency,
+                retried_ns=charge.retried_ns,
                 attempts=self.attempts,
             )
         )
@@ -219,10 +237,10 @@ def trace_id(exchange: Exchange) -> str:
     return found
 
 
-def client_id(exchange: Exchange) -> str:
-    """The client's own request id, redacted and cut to what is safe to keep: it is never a key."""
-    header = exchange.header(b"x-request-id")
+def said(exchange: Exchange, name: bytes) -> str:
+    """What the client says in a header, redacted and cut to what is safe to keep: never a key."""
+    header = exchange.header(name)
     if header is None:
         return ""
-    said = redact(header.decode("utf-8", "replace"))[:128]
-    return "".join(c for c in said if c.isascii() and (c.isalnum() or c in "-_."))
+    text = redact(header.decode("utf-8", "replace"))[:128]
+    return "".join(c for c in text if c.isascii() and (c.isalnum() or c in "-_."))

@@ -13,7 +13,7 @@ import msgspec
 from tiffin.dialects.dialect import Asked, Reading, Told, Whole
 from tiffin.dialects.openai.errors import error_from_reply
 from tiffin.errors import Overloaded, Rejected, RunFailed, TiffinError, UpstreamFailed
-from tiffin.gateway.account import Account
+from tiffin.gateway.account import NO_USAGE, Account
 from tiffin.gateway.due import Due
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.placement.choice import Reason, Wish
@@ -135,6 +135,8 @@ class Attempts:
         account.revision = target.revision
         self._target = target
         self._started = self._clock.monotonic()
+        account.charge.at(target, asked.pieces, account.usage, self._started)
+        account.usage = NO_USAGE
         station = self._pool.station(target)
         if target.on_demand and not station.ready():
             run.due = await self._pool.awake(target, run.due)
@@ -205,6 +207,10 @@ class Attempts:
 
     async def _until_content(self, target: Target, reply: Reply) -> Begun:
         reading = self._run.asked.reading(target)
+        charge = self._account.charge
+        charge.began(reply.usage, self._clock.monotonic())
+        if charge.price is not None:
+            reading.priced = charge.told
         guarded = self._guards.checks_output(self._run.plan.guard)
         limit = MAX_GUARDED_BYTES if guarded else MAX_BEFORE_COMMIT_BYTES
         first = b""

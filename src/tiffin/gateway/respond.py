@@ -40,6 +40,11 @@ class Delivery:
         took = (b"openai-processing-ms", b"%d" % self.account.elapsed_ms())
         return [*first, took, *self.headers]
 
+    def cost(self) -> Headers:
+        """What a whole answer costs, as a header; none where nothing has a price."""
+        cost = self.account.charge.told(self.account.usage)
+        return [(b"x-tiffin-cost", cost.encode())] if cost else []
+
 
 async def send_answer(delivery: Delivery, answer: Answer) -> None:
     """An answer at its commit point, whole or streamed."""
@@ -53,7 +58,7 @@ def send_whole(delivery: Delivery, answer: Whole) -> None:
     """The whole answer."""
     delivery.settle()
     delivery.account.status = 200
-    delivery.exchange.respond(200, delivery.head(*answer.headers), answer.body)
+    delivery.exchange.respond(200, delivery.head(*answer.headers, *delivery.cost()), answer.body)
     delivery.account.content_sent()
     if delivery.keep is not None:
         delivery.keep += answer.body
@@ -99,7 +104,7 @@ def send_cached(delivery: Delivery, body: bytes, headers: Headers, *, streaming:
         exchange.write(body)
         exchange.finish()
     else:
-        exchange.respond(200, delivery.head(*headers, hit), body)
+        exchange.respond(200, delivery.head(*headers, hit, *delivery.cost()), body)
     delivery.account.content_sent()
 
 

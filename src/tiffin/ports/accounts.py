@@ -30,6 +30,9 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="opened")
     endpoint: str = ""
     trace_id: str = ""
     client_id: str = ""
+    project: str = ""
+    end_user: str = ""
+    tag: str = ""
 
 
 class Closing(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="closed"):
@@ -47,6 +50,10 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="closed")
     duration_ns: int = 0
     ttft_ns: int = 0
     usage: Usage = Usage()
+    cost_pico: int = 0
+    loss_pico: int = 0
+    currency: str = ""
+    retried_ns: int = 0
     attempts: msgspec.Raw = msgspec.Raw(b"[]")
 
 
@@ -94,6 +101,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    reasoning_tokens: int
     prepare_ns: int
     rows: int
     pages: int
@@ -103,6 +111,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: int
     trace_id: str
     client_id: str
+    project: str
+    end_user: str
+    tag: str
+    cost_pico: int
+    loss_pico: int
+    currency: str
+    retried_ns: int
     attempts: msgspec.Raw
 
 

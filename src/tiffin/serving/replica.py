@@ -233,6 +233,18 @@ class Answer:
         """Prompts once each, answers of all choices, device time of all, the wait for the first."""
         return self._usage
 
+    @property
+    def so_far(self) -> Usage:
+        """What it has taken while it still goes on, as far as is known; `usage` says it at last."""
+        now = self._replica.clock.monotonic()
+        held_s = sum(now - ticket.started for ticket in self._tickets if ticket.started)
+        return Usage(
+            prompt_tokens=sum(len(prompt.tokens) for prompt in self._prompts),
+            queue_ns=int(self._queued_s() * 1e9),
+            device_ns=int(held_s * 1e9),
+            measured=False,
+        )
+
     def fail(self, error: TiffinError) -> None:
         """Break the answer off: whoever iterates gets this error next."""
         if self._pieces.full():

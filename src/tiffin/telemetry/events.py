@@ -24,7 +24,11 @@ class Outcome(Enum):
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="opened"):
-    """Written before any work. `at_ns` is UTC."""
+    """Written before any work. `at_ns` is UTC.
+
+    `project` is the key's part of its tenant; `end_user` and `tag` are what the client says for
+    whom, and as a part of which workflow, it asks: bounded, and nothing personal.
+    """
 
     v: int = EVENT_VERSION
     id: str
@@ -34,6 +38,9 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     endpoint: str
     trace_id: str = ""
     client_id: str = ""
+    project: str = ""
+    end_user: str = ""
+    tag: str = ""
 
 
 class Attempt(
@@ -54,7 +61,10 @@ class Attempt(
 class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="closed"):
     """Written once, after the last byte was handed to the socket. Times are nanoseconds.
 
-    `ttft_ns` is from opening to the first byte of content handed over, 0 where none was.
+    `ttft_ns` is from opening to the first byte of content handed over, 0 where none was. The tenant
+    pays `cost_pico` for it, whole pico-units (10⁻¹²) of `currency`, empty where nothing has a
+    price; `loss_pico` is what somebody else is paid for what nobody got. `retried_ns` is device
+    time of attempts before the last.
     """
 
     v: int = EVENT_VERSION
@@ -70,6 +80,10 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     duration_ns: int = 0
     ttft_ns: int = 0
     usage: Usage = Usage()
+    cost_pico: int = 0
+    loss_pico: int = 0
+    currency: str = ""
+    retried_ns: int = 0
     attempts: list[Attempt] = []
 
 

@@ -165,8 +165,8 @@ class Shop:
         targets = tuple(
             Target(model=f"t{n}", revision=f"r{n}", kind="remote") for n in range(len(backends))
         )
-        names = {target: backends[n] for n, target in enumerate(targets)}
-        self.pool = Pool(lambda target, _: names[target])
+        self.names = {target: backends[n] for n, target in enumerate(targets)}
+        self.pool = Pool(lambda target, _: self.names[target])
         self.snapshot = Snapshot(
             number=3,
             config_hash="",

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tiffin.adapters.stores.ledger_rows import HALF_HOUR_NS, SUMMED, Keys, Place, enter
 from tiffin.ports.accounts import Batch, Closing, Entry, Opening, Position, Query, Total
 from tiffin.types.usage import Usage
 
@@ -21,13 +22,14 @@ Pair = tuple[Opening, Closing]
 _HEADING = "tenant, key, endpoint, model, revision, outcome, status, error, cache"
 _FIND_HEADING = f"SELECT id FROM heading WHERE ({_HEADING}) = (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _ADD_HEADING = f"INSERT INTO heading ({_HEADING}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-_COLUMNS = 21
+_COLUMNS = 29
 _ENTRY = f"(NULL{', ?' * _COLUMNS})"
 _ADD_ENTRY = f"""
     INSERT INTO account (
         seq, id, heading, opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns,
         prompt_tokens, completion_tokens, cached_tokens, measured, snapshot, trace_id, client_id,
-        attempts, prepare_ns, rows, pages, pixels, audio_ms
+        attempts, prepare_ns, rows, pages, pixels, audio_ms, reasoning_tokens, retried_ns,
+        cost_pico, loss_pico, currency, project, end_user, tag
     ) VALUES {_ENTRY}
 """  # noqa: S608 - a constant
 _AT_ONCE = 32
@@ -40,15 +42,19 @@ _ADD_TOTAL = """
         cached_tokens = cached_tokens + excluded.cached_tokens,
         device_ns = device_ns + excluded.device_ns
 """
-_ADD_OPENING = "INSERT OR IGNORE INTO opening VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_OPENING = f"INSERT OR IGNORE INTO opening VALUES (?{', ?' * 10})"  # noqa: S608 - a constant
 _MOVE = "INSERT OR REPLACE INTO position VALUES (?, ?, ?)"
-_OPENINGS = "SELECT id, opened_ns, tenant, key, endpoint, trace_id, client_id FROM opening WHERE "
+_OPENINGS = """
+    SELECT id, opened_ns, tenant, key, endpoint, trace_id, client_id, project, end_user, tag
+    FROM opening WHERE
+"""
 _ONE_OF = "id IN (SELECT value FROM json_each(?))"
 _ENTRIES = """
     SELECT seq, account.id, tenant, key, endpoint, model, revision, outcome, status, error, cache,
            opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns, prompt_tokens,
-           completion_tokens, cached_tokens, prepare_ns, rows, pages, pixels, audio_ms, measured,
-           snapshot, trace_id, client_id, attempts
+           completion_tokens, cached_tokens, reasoning_tokens, prepare_ns, rows, pages, pixels,
+           audio_ms, measured, snapshot, trace_id, client_id, project, end_user, tag, cost_pico,
+           loss_pico, currency, retried_ns, attempts
     FROM account JOIN heading ON heading.id = account.heading
 """
 _TOTALS = """
@@ -66,7 +72,12 @@ class Headings:
         self._bound = bound
         self._numbers: dict[Heading, int] = {}
         self.get = self._numbers.get
-        self.clear = self._numbers.clear
+        self.keys = Keys()
+
+    def clear(self) -> None:
+        """Forget all, as what was added last may be gone."""
+        self._numbers.clear()
+        self.keys.clear()
 
     def add(self, db: Connection, heading: Heading) -> int:
         """Find the number of a heading, or give it one."""
@@ -92,24 +103,21 @@ def absorb(db: Connection, batch: Batch, headings: Headings) -> None:
     _post(db, batch.settled, headings)
     if batch.closed:
         _post(db, _matched(db, batch.closed), headings)
-    db.executemany(
-        _ADD_OPENING,
-        [
-            (o.id, batch.epoch, o.at_ns, o.tenant, o.key, o.endpoint, o.trace_id, o.client_id)
-            for o in batch.opened
-        ],
-    )
+    db.executemany(_ADD_OPENING, [_opening_row(o, batch.epoch) for o in batch.opened])
     db.execute(_MOVE, (batch.epoch, batch.position.segment, batch.position.offset))
 
 
 def sane(batch: Batch) -> Batch:
-    """The batch without usages that no request can have, such as a hostile upstream may claim."""
+    """The batch without amounts that no request can have, such as a hostile upstream may claim."""
 
     def sober(closing: Closing) -> Closing:
         claimed = closing.usage
-        if all(abs(getattr(claimed, name)) <= MAX_QUANTITY for name in Usage.__struct_fields__):
+        quantities = (getattr(claimed, name) for name in Usage.__struct_fields__)
+        sums = [value for value in quantities if isinstance(value, int)]
+        if max(map(abs, [*sums, closing.cost_pico, closing.loss_pico])) <= MAX_QUANTITY:
             return closing
-        return msgspec.structs.replace(closing, usage=Usage(measured=False))
+        nothing = Usage(measured=False)
+        return msgspec.structs.replace(closing, usage=nothing, cost_pico=0, loss_pico=0)
 
     return replace(
         batch,
@@ -164,7 +172,7 @@ def totals(db: Connection) -> list[Total]:
 def _post(db: Connection, pairs: Iterable[Pair], headings: Headings) -> None:
     """Add entries, and what they come to to the totals. This is the loop that costs."""
     added: list[str | int] = []
-    sums: dict[int, list[int]] = {}
+    sums: dict[Place, list[int]] = {}
     known = headings.get
     for o, c in pairs:
         name = (
@@ -178,21 +186,31 @@ def _post(db: Connection, pairs: Iterable[Pair], headings: Headings) -> None:
             o.id, heading, o.at_ns, c.at_ns, c.duration_ns, c.ttft_ns, u.queue_ns, u.device_ns,
             u.prompt_tokens, u.completion_tokens, u.cached_tokens, u.measured, c.snapshot,
             o.trace_id, o.client_id, str(c.attempts, "utf-8"),
-            u.prepare_ns, u.rows, u.pages, u.pixels, u.audio_ms,
+            u.prepare_ns, u.rows, u.pages, u.pixels, u.audio_ms, u.reasoning_tokens, c.retried_ns,
+            c.cost_pico, c.loss_pico, c.currency, o.project, o.end_user, o.tag,
         )  # fmt: skip
-        tally = sums.get(heading)
+        place = (c.at_ns // HALF_HOUR_NS, name, o.project, o.tag, u.measured, c.currency)
+        tally = sums.get(place)
         if tally is None:
-            tally = sums[heading] = [0, 0, 0, 0, 0]
+            tally = sums[place] = [0] * SUMMED + [heading]
         tally[0] += 1
         tally[1] += u.prompt_tokens
         tally[2] += u.completion_tokens
         tally[3] += u.cached_tokens
         tally[4] += u.device_ns
+        tally[5] += u.reasoning_tokens
+        tally[6] += c.retried_ns
+        tally[7] += u.rows
+        tally[8] += u.pages
+        tally[9] += u.audio_ms
+        tally[10] += c.cost_pico
+        tally[11] += c.loss_pico
     # Many rows a statement take a quarter less time than as many statements.
     whole = len(added) - len(added) % (_COLUMNS * _AT_ONCE)
     db.executemany(_ADD_ENTRIES, _cut(added[:whole], _COLUMNS * _AT_ONCE))
     db.executemany(_ADD_ENTRY, _cut(added[whole:], _COLUMNS))
-    db.executemany(_ADD_TOTAL, [(heading, *tally) for heading, tally in sums.items()])
+    db.executemany(_ADD_TOTAL, [(tally[SUMMED], *tally[:5]) for tally in sums.values()])
+    enter(db, sums, headings.keys)
 
 
 def _cut(values: list[str | int], size: int) -> Iterator[list[str | int]]:
@@ -219,11 +237,18 @@ def _matched(db: Connection, closings: Sequence[Closing]) -> list[Pair]:
     return pairs
 
 
-def _opening(row: tuple[str, int, str, str, str, str, str]) -> Opening:
-    id_, at_ns, tenant, key, endpoint, trace_id, client_id = row
+def _opening_row(o: Opening, epoch: str) -> tuple[str | int, ...]:
+    return (
+        o.id, epoch, o.at_ns, o.tenant, o.key, o.endpoint, o.trace_id, o.client_id,
+        o.project, o.end_user, o.tag,
+    )  # fmt: skip
+
+
+def _opening(row: tuple[str, int, str, str, str, str, str, str, str, str]) -> Opening:
+    id_, at_ns, tenant, key, endpoint, trace_id, client_id, project, end_user, tag = row
     return Opening(
-        id=id_, at_ns=at_ns, tenant=tenant, key=key, endpoint=endpoint,
-        trace_id=trace_id, client_id=client_id,
+        id=id_, at_ns=at_ns, tenant=tenant, key=key, endpoint=endpoint, trace_id=trace_id,
+        client_id=client_id, project=project, end_user=end_user, tag=tag,
     )  # fmt: skip
 
 

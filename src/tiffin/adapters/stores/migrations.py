@@ -49,4 +49,50 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE account ADD COLUMN pixels INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE account ADD COLUMN audio_ms INTEGER NOT NULL DEFAULT 0;
     """,
+    # Amounts in the ledger are whole units and pico-units beside them, so that sums don't overflow.
+    """
+    ALTER TABLE account ADD COLUMN reasoning_tokens INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE account ADD COLUMN retried_ns INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE account ADD COLUMN cost_pico INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE account ADD COLUMN loss_pico INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE account ADD COLUMN currency TEXT NOT NULL DEFAULT '';
+    ALTER TABLE account ADD COLUMN project TEXT NOT NULL DEFAULT '';
+    ALTER TABLE account ADD COLUMN end_user TEXT NOT NULL DEFAULT '';
+    ALTER TABLE account ADD COLUMN tag TEXT NOT NULL DEFAULT '';
+    ALTER TABLE opening ADD COLUMN project TEXT NOT NULL DEFAULT '';
+    ALTER TABLE opening ADD COLUMN end_user TEXT NOT NULL DEFAULT '';
+    ALTER TABLE opening ADD COLUMN tag TEXT NOT NULL DEFAULT '';
+    CREATE TABLE ledger_key (
+        id INTEGER PRIMARY KEY,
+        tenant TEXT NOT NULL, project TEXT NOT NULL, key TEXT NOT NULL, tag TEXT NOT NULL,
+        model TEXT NOT NULL, outcome TEXT NOT NULL, measured INTEGER NOT NULL,
+        currency TEXT NOT NULL,
+        UNIQUE (tenant, project, key, tag, model, outcome, measured, currency)
+    );
+    CREATE TABLE ledger (
+        half_hour INTEGER NOT NULL,
+        ledger_key INTEGER NOT NULL REFERENCES ledger_key (id),
+        requests INTEGER NOT NULL,
+        prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+        cached_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
+        device_ns INTEGER NOT NULL, retried_ns INTEGER NOT NULL,
+        rows INTEGER NOT NULL, pages INTEGER NOT NULL, audio_ms INTEGER NOT NULL,
+        cost_units INTEGER NOT NULL, cost_pico INTEGER NOT NULL,
+        loss_units INTEGER NOT NULL, loss_pico INTEGER NOT NULL,
+        PRIMARY KEY (half_hour, ledger_key)
+    ) WITHOUT ROWID;
+    CREATE TABLE run (
+        name TEXT NOT NULL, kind TEXT NOT NULL, since_ns INTEGER NOT NULL,
+        until_ns INTEGER NOT NULL, model TEXT NOT NULL,
+        share INTEGER NOT NULL, slots INTEGER NOT NULL, device TEXT NOT NULL,
+        PRIMARY KEY (name, kind, since_ns)
+    ) WITHOUT ROWID;
+    CREATE TABLE invoice_line (
+        invoice TEXT NOT NULL, line INTEGER NOT NULL,
+        since_ns INTEGER NOT NULL, until_ns INTEGER NOT NULL,
+        name TEXT NOT NULL, kind TEXT NOT NULL,
+        units INTEGER NOT NULL, pico INTEGER NOT NULL, currency TEXT NOT NULL,
+        PRIMARY KEY (invoice, line)
+    ) WITHOUT ROWID;
+    """,
 )

@@ -228,7 +228,13 @@ def reply_schemas() -> dict[str, Schema]:
                 "anyOf": [open_object({"cached_tokens": count}), {"type": "null"}]
             },
             "tiffin": open_object(
-                {"queue_ns": count, "device_ns": count, "reason": {"type": "string"}}, "reason"
+                {
+                    "queue_ns": count,
+                    "device_ns": count,
+                    "reason": {"type": "string"},
+                    "cost": {"type": "string"},
+                },
+                *("queue_ns", "device_ns", "reason", "cost"),
             ),
         },
         "prompt_tokens_details",

@@ -18,11 +18,13 @@ _CUT_OFF = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 @dataclass(slots=True)
 class Outcome:
-    """How an answer stands. `finish` is the chat's reason, empty while it runs."""
+    """How an answer stands. `finish` is the chat's reason, empty while it runs; `cost` is what the
+    usage costs, empty where nobody says."""
 
     output: list[dict[str, Any]] = field(default_factory=list)
     finish: str = ""
     usage: Usage | None = None
+    cost: str = ""
 
     @property
     def status(self) -> str:
@@ -52,7 +54,7 @@ class Form:
             **self._asked,
             "output": outcome.output,
             "store": store,
-            "usage": _usage(outcome.usage),
+            "usage": _usage(outcome.usage, outcome.cost),
         }
 
 
@@ -88,19 +90,20 @@ def _asked(request: ResponseRequest) -> dict[str, Any]:
     }
 
 
-def _usage(usage: Usage | None) -> dict[str, Any] | None:
+def _usage(usage: Usage | None, cost: str) -> dict[str, Any] | None:
     if usage is None or not usage.measured:
         return None
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "tiffin": {
             "queue_ns": usage.queue_ns,
             "device_ns": usage.device_ns,
             "reason": usage.reason,
+            **({"cost": cost} if cost else {}),
         },
     }
 

@@ -145,6 +145,7 @@ class ResponsesReading:
         self.content = False
         self.done = False
         self.error: TiffinError | None = None
+        self.priced: Callable[[Usage], str] | None = None
 
     @property
     def usage(self) -> Usage:
@@ -249,7 +250,9 @@ class ResponsesReading:
         if self._message is None and not self._calls:  # it had nothing to say, and says that
             self._message = _Message(new_id("msg"), self._next())
             self._added(self._message)
-        outcome = Outcome(finish=self._reason or "stop", usage=self.usage)
+        usage = self.usage
+        cost = self.priced(usage) if self.priced is not None else ""
+        outcome = Outcome(finish=self._reason or "stop", usage=usage, cost=cost)
         items = [*([self._message] if self._message else ()), *self._calls.values()]
         for item in sorted(items, key=lambda item: item.index):
             if isinstance(item, _Message):

@@ -4,6 +4,7 @@ A stream is read event by event, however its bytes were cut, and every event is 
 nothing a model writes can pass for usage. (Server-sent events: html.spec.whatwg.org, 9.2.6.)
 """
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -25,6 +26,10 @@ class _Details(msgspec.Struct, gc=False):
     cached_tokens: Count | None = None
 
 
+class _Spent(msgspec.Struct, gc=False):
+    reasoning_tokens: Count | None = None
+
+
 class _Times(msgspec.Struct, gc=False):
     queue_ns: Count = 0
     device_ns: Count = 0
@@ -35,6 +40,7 @@ class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
     prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Spent | None = None
     tiffin: _Times | None = None
 
 
@@ -102,7 +108,8 @@ class StreamScanner:
 
     `content` becomes true with the first content that a client would see (a role alone is none),
     `done` with `[DONE]`, `error` with an event that is an error or is none of the dialect's.
-    A `trusted` stream is a replica's, whose errors come through as they were raised.
+    A `trusted` stream is a replica's, whose errors come through as they were raised. Where `priced`
+    is set, the event with the usage tells its cost too, as `usage.tiffin.cost`.
     """
 
     __slots__ = (
@@ -110,6 +117,7 @@ class StreamScanner:
         "_content_events",
         "_finished",
         "_keep_usage",
+        "_retold",
         "_seen",
         "_tail",
         "_tail_bytes",
@@ -118,12 +126,15 @@ class StreamScanner:
         "content",
         "done",
         "error",
+        "priced",
     )
 
     def __init__(self, *, keep_usage: bool = True, trusted: bool = False) -> None:
         self.content = False
         self.done = False
         self.error: TiffinError | None = None
+        self.priced: Callable[[Usage], str] | None = None
+        self._retold: dict[bytes, bytes] = {}
         self._keep_usage = keep_usage
         self._trusted = trusted
         self._tail: list[bytes] = []
@@ -199,6 +210,9 @@ class StreamScanner:
         """Take in whole events and return them without those that aren't to be passed on."""
         events = block.split(b"\n\n")
         kept = [event for event in events if event and self._take(event)]
+        if self._retold:
+            retold, self._retold = self._retold, {}
+            return b"".join([retold.get(event, event) + b"\n\n" for event in kept])
         if len(kept) == len(events) - (not events[-1]):
             return block
         return b"\n\n".join(kept) + b"\n\n" if kept else b""
@@ -214,10 +228,10 @@ class StreamScanner:
         if payload == b"[DONE]":
             self.done = True
         elif payload:
-            return self._take_payload(payload)
+            return self._take_payload(event, payload)
         return True
 
-    def _take_payload(self, payload: bytes) -> bool:
+    def _take_payload(self, event: bytes, payload: bytes) -> bool:
         try:
             chunk = _CHUNKS.decode(payload)
         except msgspec.ValidationError:  # JSON of a shape that we don't know: let the client judge
@@ -235,7 +249,11 @@ class StreamScanner:
         if chunk.usage is None:
             return True
         self._told = chunk.usage
-        return self._keep_usage or bool(chunk.choices)
+        if not (self._keep_usage or chunk.choices):
+            return False
+        if self.priced is not None:
+            self._retold[event] = with_cost(payload, self.priced(self.usage))
+        return True
 
     def _take_choice(self, choice: _Choice) -> None:
         if choice.index >= self._seen:
@@ -265,12 +283,25 @@ def payload_of(event: bytes) -> bytes:
     return b"\n".join(values)
 
 
+def with_cost(payload: bytes, cost: str) -> bytes:
+    """An event whose payload has usage, with what that costs as `usage.tiffin.cost`."""
+    chunk = msgspec.json.decode(payload)
+    ours = chunk["usage"].get("tiffin")
+    chunk["usage"]["tiffin"] = {**(ours if isinstance(ours, dict) else {}), "cost": cost}
+    return b"data: " + msgspec.json.encode(chunk)
+
+
 def _usage(told: _Usage) -> Usage:
-    details, times = told.prompt_tokens_details, told.tiffin
+    details, spent, times = (
+        told.prompt_tokens_details,
+        told.completion_tokens_details,
+        told.tiffin,
+    )
     return Usage(
         prompt_tokens=told.prompt_tokens or 0,
         completion_tokens=told.completion_tokens or 0,
         cached_tokens=(details.cached_tokens or 0) if details else 0,
+        reasoning_tokens=(spent.reasoning_tokens or 0) if spent else 0,
         queue_ns=times.queue_ns if times else 0,
         device_ns=times.device_ns if times else 0,
         reason=times.reason if times else "",

@@ -56,6 +56,7 @@ class LookUp:
             delivery.keep, delivery.keep_at_most = bytearray(), MAX_ENTRY_BYTES
             return False
         self._hit = True
+        account.charge.free(run.plan.targets[0].price)
         send_cached(delivery, entry.body, entry.headers, streaming=entry.streaming)
         return True
 

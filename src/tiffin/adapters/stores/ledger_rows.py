@@ -1,0 +1,167 @@
+"""What the ledger's statements are, as functions on a connection that block."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from sqlite3 import Connection
+from typing import Any
+
+from tiffin.ports.ledger import HALF_HOUR_NS as HALF_HOUR_NS
+from tiffin.ports.ledger import InvoiceLine, Ran, Span, Sum
+from tiffin.types.money import PICO
+
+MAX_KEYS = 20_000
+OTHER = "_other"
+DAY_HALF_HOURS = 48
+
+Heading = tuple[str, str, str, str, str, str, int, str, str]
+Place = tuple[int, Heading, str, str, bool, str]
+"""A half hour, a heading, the project, the tag, whether it was measured, the currency."""
+
+Key = tuple[str, str, str, str, str, str, bool, str]
+
+SUMMED = 12
+"""How many sums there are at a place, in the order of `_SUMS`; the costs come last."""
+
+_SUMS = (
+    "requests, prompt_tokens, completion_tokens, cached_tokens, device_ns, reasoning_tokens,"
+    " retried_ns, rows, pages, audio_ms"
+)
+_KEY = "tenant, project, key, tag, model, outcome, measured, currency"
+_FIND_KEY = f"SELECT id FROM ledger_key WHERE ({_KEY}) = (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_ADD_KEY = f"INSERT INTO ledger_key ({_KEY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_GROWING = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS.split(", "))
+_CARRYING = ", ".join(
+    f"{name}_units = {name}_units + excluded.{name}_units"
+    f" + ({name}_pico + excluded.{name}_pico) / {PICO},"
+    f" {name}_pico = ({name}_pico + excluded.{name}_pico) % {PICO}"
+    for name in ("cost", "loss")
+)
+_AMOUNTS = "cost_units, cost_pico, loss_units, loss_pico"
+_ENTER = f"""
+    INSERT INTO ledger (half_hour, ledger_key, {_SUMS}, {_AMOUNTS})
+    VALUES (?{", ?" * (SUMMED + 3)})
+    ON CONFLICT (half_hour, ledger_key) DO UPDATE SET {_GROWING}, {_CARRYING}
+"""  # noqa: S608 - constants
+_SUMMING = ", ".join(f"sum({name})" for name in f"{_SUMS}, {_AMOUNTS}".split(", "))
+_FIND = f"""
+    SELECT {_KEY}, sums.* FROM (
+        SELECT ledger_key, ? * ((half_hour + ?) / {DAY_HALF_HOURS}) AS day, {_SUMMING}
+        FROM ledger WHERE half_hour >= ? AND half_hour < ? GROUP BY ledger_key, day
+    ) AS sums JOIN ledger_key ON ledger_key.id = sums.ledger_key
+    ORDER BY day, ledger_key.id
+"""  # noqa: S608 - constants
+_LIFE = "name, kind, since_ns, until_ns, model, share, slots, device"
+_RAN = f"INSERT OR REPLACE INTO run ({_LIFE}) VALUES (?{', ?' * 7})"  # noqa: S608
+_LIVES = f"SELECT {_LIFE} FROM run WHERE since_ns < ? AND until_ns > ?"  # noqa: S608
+_ADD_LINE = "INSERT INTO invoice_line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LINES = """
+    SELECT since_ns, until_ns, name, kind, units, pico, currency FROM invoice_line
+    WHERE since_ns < ? AND until_ns > ? ORDER BY invoice, line
+"""
+
+
+class Keys:
+    """Numbers of what sums are kept for, as used lately.
+
+    Over the bound keys, tags and models share one name; tenants and projects never do.
+    """
+
+    def __init__(self, bound: int = MAX_KEYS) -> None:
+        self._bound = bound
+        self._numbers: dict[Key, int] = {}
+        self.clear = self._numbers.clear
+
+    def number(self, db: Connection, key: Key) -> int:
+        """The number of a key, which is given one where it has none."""
+        number = self._numbers.get(key)
+        if number is not None:
+            return number
+        full = len(self._numbers) >= self._bound
+        stored = (*key[:2], OTHER, OTHER, OTHER, *key[5:]) if full else key
+        found = db.execute(_FIND_KEY, stored).fetchone()
+        number = int(found[0] if found else db.execute(_ADD_KEY, stored).lastrowid or 0)
+        if not full:
+            self._numbers[key] = number
+        return number
+
+
+def enter(db: Connection, sums: Mapping[Place, Sequence[int]], keys: Keys) -> None:
+    """Add to the sums what new accounts come to."""
+    rows = []
+    for (half_hour, heading, project, tag, measured, currency), tally in sums.items():
+        tenant, name, _, model, _, outcome, *_ = heading
+        key = (tenant, project, name, tag, model, outcome, measured, currency)
+        counts, (cost, loss) = tally[: SUMMED - 2], tally[SUMMED - 2 : SUMMED]
+        amounts = (*divmod(cost, PICO), *divmod(loss, PICO))
+        rows.append((half_hour, keys.number(db, key), *counts, *amounts))
+    db.executemany(_ENTER, rows)
+
+
+def sums(db: Connection, span: Span, *, daily: bool, offset_ns: int) -> list[Sum]:
+    """What closed in a span, by key and, where wanted, by day."""
+    first, last = span.since_ns // HALF_HOUR_NS, -(-span.until_ns // HALF_HOUR_NS)
+    offset = offset_ns // HALF_HOUR_NS
+    found = db.execute(_FIND, (int(daily), offset, first, last))
+    return [_sum(row, offset, daily=daily) for row in found]
+
+
+def keep_lives(db: Connection, lives: Iterable[Ran]) -> None:
+    """Keep stretches, or let them grow."""
+    db.executemany(_RAN, [[getattr(one, name) for name in _LIFE.split(", ")] for one in lives])
+
+
+def lives(db: Connection, span: Span) -> list[Ran]:
+    """The stretches that touch a span."""
+    found = db.execute(_LIVES, (span.until_ns, span.since_ns))
+    return [Ran(**dict(zip(_LIFE.split(", "), row, strict=True))) for row in found]
+
+
+def keep_invoice(db: Connection, name: str, lines: Sequence[InvoiceLine]) -> bool:
+    """Keep an invoice once."""
+    if db.execute("SELECT 1 FROM invoice_line WHERE invoice = ?", (name,)).fetchone():
+        return False
+    rows = [
+        (
+            *(name, number, one.since_ns, one.until_ns, one.name, one.kind),
+            *(*divmod(one.amount_pico, PICO), one.currency),
+        )
+        for number, one in enumerate(lines)
+    ]
+    db.executemany(_ADD_LINE, rows)
+    return True
+
+
+def invoiced(db: Connection, span: Span) -> list[InvoiceLine]:
+    """The lines that touch a span."""
+    return [
+        InvoiceLine(
+            since_ns=since,
+            until_ns=until,
+            name=name,
+            kind=kind,
+            amount_pico=units * PICO + pico,
+            currency=currency,
+        )
+        for since, until, name, kind, units, pico, currency in db.execute(
+            _LINES, (span.until_ns, span.since_ns)
+        )
+    ]
+
+
+def trim(db: Connection, before_ns: int) -> None:
+    """Delete what ended before a moment."""
+    db.execute("DELETE FROM ledger WHERE half_hour < ?", (before_ns // HALF_HOUR_NS,))
+    db.execute("DELETE FROM run WHERE until_ns < ?", (before_ns,))
+
+
+def _sum(row: Sequence[Any], offset: int, *, daily: bool) -> Sum:
+    key, (_, day), counts = row[:8], row[8:10], row[10:]
+    cost_units, cost, loss_units, loss = counts[SUMMED - 2 :]
+    told = dict(zip(_KEY.split(", "), key, strict=True))
+    told.update(zip(_SUMS.split(", "), counts, strict=False))
+    told["measured"] = bool(told["measured"])
+    return Sum(
+        **told,
+        cost_pico=cost_units * PICO + cost,
+        loss_pico=loss_units * PICO + loss,
+        day_ns=(day * DAY_HALF_HOURS - offset) * HALF_HOUR_NS if daily else 0,
+    )
