@@ -19,6 +19,7 @@ from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
 from tiffin.telemetry import events
 from tiffin.types.snapshot import Limits
+from tiffin.types.tls import Tls
 from tiffin.types.usage import Usage
 
 WRITTEN = "<!-- Written from the code by `make docs`. Change the code, not this page. -->\n"
@@ -30,6 +31,7 @@ _A_YEAR = re.compile(r" to 3\.1536e\+\d+")
 PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (schema.Config, "", ""),
     (schema.Server, "[server]", "server"),
+    (Tls, "[server.tls]", "server.tls"),
     (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
     (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
     (schema.Project, "[tenants.NAME.projects.PROJECT]", "tenants.starter.projects.search"),

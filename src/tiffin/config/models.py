@@ -321,6 +321,7 @@ class RemoteModel(
     model: str = ""
     key_env: str = ""
     key_file: str = ""
+    key_command: list[str] = []
     max_concurrency: Positive = 64
     queue: Count = 256
     connect_timeout_s: Seconds = 5.0

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from importlib.util import find_spec
-from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from tiffin.config.egress import broken_egress
@@ -18,6 +17,7 @@ from tiffin.config.models import (
     RemoteModel,
     WhisperModel,
 )
+from tiffin.config.references import WAYS, broken_reference, broken_tls
 from tiffin.config.revisions import section_of
 from tiffin.config.schema import Config, Key, Route, Server, Tenant
 from tiffin.config.shape import Problem, nearest
@@ -32,6 +32,7 @@ WHISPER_FILES = ("model.bin", "config.json", "tokenizer.json")
 def broken(config: Config) -> Iterator[Problem]:
     """Every rule that the configuration breaks."""
     yield from _grpc(config.server)
+    yield from broken_tls(config.server.tls)
     for name, tenant in config.tenants.items():
         yield from _tenant(config, tenant, f"tenants.{name}")
     for name, model in config.models.items():
@@ -76,10 +77,7 @@ def _tenant(config: Config, tenant: Tenant, where: str) -> Iterator[Problem]:
 
 
 def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
-    given = [bool(key.key_env), bool(key.key_file), bool(key.key_sha256)]
-    if sum(given) != 1:
-        yield Problem(where, "expected exactly one of key_env, key_file, key_sha256")
-    yield from _file(key.key_file, f"{where}.key_file")
+    yield from broken_reference(key, where, needed=True, ways=(*WAYS, "key_sha256"))
     yield from _limits(key.limits, f"{where}.limits")
     known = [*config.models, *config.routes]
     yield from _all_known(key.models, known, f"{where}.models", "model or route")
@@ -113,9 +111,7 @@ def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
         yield from _has_files(model.files, needed, where)
     elif isinstance(model, RemoteModel):
         yield from _url(model.url, f"{where}.url")
-        yield from _file(model.key_file, f"{where}.key_file")
-        if model.key_env and model.key_file:
-            yield Problem(where, "expected one of key_env, key_file, or none where none is needed")
+        yield from broken_reference(model, where, needed=False)
 
 
 def _has_files(files: Collection[str], needed: Sequence[str], where: str) -> Iterator[Problem]:
@@ -174,8 +170,3 @@ def _url(url: str, where: str) -> Iterator[Problem]:
         yield Problem(where, "expected an address such as https://api.example.com/v1")
     elif parts.username or parts.password or parts.query or parts.fragment:
         yield Problem(where, "no user, password or query here; the key goes to key_env or key_file")
-
-
-def _file(path: str, where: str) -> Iterator[Problem]:
-    if path and not path.startswith("~") and not PurePath(path).is_absolute():
-        yield Problem(where, "expected an absolute path, or one that begins with ~/")

@@ -1,20 +1,31 @@
 """Secrets by reference: read where they are used, compared by hash, never kept in our values."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tiffin.config.commands import Command, output_of, outputs_of
 from tiffin.config.environ import environment
 from tiffin.config.models import Model, RemoteModel
 from tiffin.config.schema import Config, Key
 from tiffin.errors import ConfigInvalid
 
+Outputs = Mapping[Command, str | ConfigInvalid]
 
-def read_secret(*, env: str = "", file: str = "", environ: Mapping[str, str] | None = None) -> str:
+
+def read_secret(
+    *,
+    env: str = "",
+    file: str = "",
+    command: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> str:
     """The secret that is referred to, without white space around it; empty without a reference.
 
-    Raises `ConfigInvalid` where the reference leads to nothing.
+    Raises `ConfigInvalid` where the reference leads to nothing. A command is run, and waited for.
     """
+    if command:
+        return output_of(command)
     if env:
         value = (environment() if environ is None else environ).get(env, "").strip()
         if not value:
@@ -36,17 +47,26 @@ def hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def all_commands(config: Config) -> Outputs:
+    """What every program that is referred to prints, or why it doesn't; they run side by side."""
+    sections: list[Key | RemoteModel] = [key for _, _, key in _keys(config)]
+    sections += [one for one in config.models.values() if isinstance(one, RemoteModel)]
+    return outputs_of(tuple(one.key_command) for one in sections if one.key_command)
+
+
 def key_hashes(
-    config: Config, environ: Mapping[str, str] | None = None
+    config: Config, environ: Mapping[str, str] | None = None, outputs: Outputs | None = None
 ) -> dict[str, tuple[str, str]]:
     """Tenant and key name by the hash of every key; raises `ConfigInvalid`.
 
-    Two entries must not have the same key: nobody could say whose a request is.
+    Two entries must not have the same key: nobody could say whose a request is. `outputs` are what
+    programs printed; without it they are run.
     """
+    outputs = all_commands(config) if outputs is None else outputs
     owners: dict[str, tuple[str, str]] = {}
     for tenant, name, key in _keys(config):
         where = f"tenants.{tenant}.keys.{name}"
-        digest = key.key_sha256 or hashed(_read(where, key.key_env, key.key_file, environ))
+        digest = key.key_sha256 or hashed(_read(where, key, environ, outputs))
         if digest in owners:
             other = "tenants.{}.keys.{}".format(*owners[digest])
             raise ConfigInvalid(f"this is the same key as {other}", where=where)
@@ -54,11 +74,16 @@ def key_hashes(
     return owners
 
 
-def check_upstream_keys(config: Config, environ: Mapping[str, str] | None = None) -> None:
-    """Raise `ConfigInvalid` where a remote model's key can't be read."""
-    for name, model in config.models.items():
-        if isinstance(model, RemoteModel):
-            _read(f"models.{name}", model.key_env, model.key_file, environ)
+def upstream_keys(
+    config: Config, environ: Mapping[str, str] | None = None, outputs: Outputs | None = None
+) -> dict[str, str]:
+    """The keys of remote models, by model; raises `ConfigInvalid` where one can't be read."""
+    outputs = all_commands(config) if outputs is None else outputs
+    return {
+        name: _read(f"models.{name}", model, environ, outputs)
+        for name, model in config.models.items()
+        if isinstance(model, RemoteModel)
+    }
 
 
 def unset_variables(
@@ -82,8 +107,15 @@ def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:
             yield tenant_name, name, key
 
 
-def _read(where: str, env: str, file: str, environ: Mapping[str, str] | None) -> str:
+def _read(
+    where: str, section: Key | RemoteModel, environ: Mapping[str, str] | None, outputs: Outputs
+) -> str:
     try:
-        return read_secret(env=env, file=file, environ=environ)
+        if section.key_command:
+            found = outputs[tuple(section.key_command)]
+            if isinstance(found, ConfigInvalid):
+                raise found
+            return found
+        return read_secret(env=section.key_env, file=section.key_file, environ=environ)
     except ConfigInvalid as cause:
         raise ConfigInvalid(cause.message, where=where) from cause

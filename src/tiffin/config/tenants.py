@@ -31,13 +31,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tenants.T.keys.K]`: exactly one of `key_env`, `key_file`, `key_sha256` (64 hex digits).
+    """`[tenants.T.keys.K]`: exactly one of `key_env`, `key_file`, `key_command`, `key_sha256`.
 
     `admin = true` is `role = "admin"`.
     """
 
     key_env: str = ""
     key_file: str = ""
+    key_command: list[str] = []
     key_sha256: DigestOrNone = ""
     admin: bool = False
     role: Role = "user"

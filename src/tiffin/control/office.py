@@ -9,7 +9,7 @@ import msgspec
 
 from tiffin.config.load import Loaded
 from tiffin.config.schema import Config, Server, Telemetry
-from tiffin.config.secrets import check_upstream_keys, key_hashes
+from tiffin.config.secrets import key_hashes, upstream_keys
 from tiffin.control.applied import ConfigFiles
 from tiffin.control.engines.calibrations import Calibrations
 from tiffin.control.fetch import Fetching
@@ -228,7 +228,7 @@ class Office:
 
 def _keys(config: Config) -> Keys:
     """The hashes of all keys; raises `ConfigInvalid` where one, or an upstream's, can't be read."""
-    check_upstream_keys(config)
+    upstream_keys(config)
     return key_hashes(config)
 
 

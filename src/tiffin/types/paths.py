@@ -84,6 +84,11 @@ def one_before(path: Path) -> Path:
     return path.with_suffix(f".previous{path.suffix}")
 
 
+def certificate(folder: DataFolder) -> Path:
+    """The certificates that the public port shows now, in PEM."""
+    return folder.run / "certificate.pem"
+
+
 def measured_file(folder: DataFolder) -> Path:
     """What replicas were measured to take, by generation."""
     return folder.root / "measured.json"

@@ -13,6 +13,7 @@ from tiffin.control.catalogue.starter import STARTER_MODELS
 
 SHOWN_AS_SECTIONS = {
     "server",
+    "tls",
     "tenants",
     "models",
     "routes",

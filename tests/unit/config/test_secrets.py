@@ -7,11 +7,11 @@ import pytest
 from tiffin.config.load import load_text
 from tiffin.config.schema import Config
 from tiffin.config.secrets import (
-    check_upstream_keys,
     hashed,
     key_hashes,
     read_secret,
     unset_variables,
+    upstream_keys,
 )
 from tiffin.errors import ConfigInvalid
 
@@ -57,9 +57,9 @@ def test_one_key_has_one_owner() -> None:
 
 def test_an_upstreams_key_must_be_there() -> None:
     remote = config("[models.m]\nruntime='remote'\nurl='https://host/v1'\nkey_env='CLOUD'")
-    check_upstream_keys(remote, {"CLOUD": "sk"})
+    assert upstream_keys(remote, {"CLOUD": "sk"}) == {"m": "sk"}
     with pytest.raises(ConfigInvalid, match="CLOUD isn't set") as refused:
-        check_upstream_keys(remote, {})
+        upstream_keys(remote, {})
     assert refused.value.where == "models.m"
 
 
