@@ -203,6 +203,8 @@ class Account:
                 loss_pico=loss_pico,
                 currency=charge.currency,
                 retried_ns=charge.retried_ns,
+                target=charge.target,
+                upstream=charge.upstream,
                 attempts=self.attempts,
             )
         )

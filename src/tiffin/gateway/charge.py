@@ -33,18 +33,20 @@ class Charge:
         "_began",
         "_lost_pico",
         "_pieces",
-        "_remote",
         "_so_far",
         "currency",
         "price",
         "retried_ns",
+        "target",
+        "upstream",
     )
 
     def __init__(self) -> None:
         self.price: Price | None = None
         self.currency = ""
         self.retried_ns = 0
-        self._remote = False
+        self.target = ""
+        self.upstream = False
         self._pieces: Pieces = tuple
         self._so_far = b""
         self._at = 0.0
@@ -62,7 +64,7 @@ class Charge:
             self._lost_pico = self.settle(wasted, Outcome.FAILED)[1]
         self.price = target.price
         self.currency = target.price.currency if target.price else ""
-        self._remote = target.kind == "remote"
+        self.target, self.upstream = target.model, target.kind == "remote"
         self._pieces = pieces
         self._so_far, self._began = b"", False
 
@@ -87,7 +89,7 @@ class Charge:
             return usage
         if not self._began and outcome is not Outcome.OK:
             return usage
-        if self._so_far and not self._remote:
+        if self._so_far and not self.upstream:
             known = _USAGE.decode(self._so_far)
             since_ns = max(0, int((moment - self._at) * 1e9))
             return msgspec.structs.replace(
@@ -109,7 +111,7 @@ class Charge:
         cost = marginal(self.price, usage)
         if _is_charged(usage, outcome, began=self._began):
             return cost, self._lost_pico
-        lost = cost if self._remote and usage != _NOTHING else 0
+        lost = cost if self.upstream and usage != _NOTHING else 0
         return 0, self._lost_pico + lost
 
 

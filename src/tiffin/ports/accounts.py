@@ -54,6 +54,8 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="closed")
     loss_pico: int = 0
     currency: str = ""
     retried_ns: int = 0
+    target: str = ""
+    upstream: bool = False
     attempts: msgspec.Raw = msgspec.Raw(b"[]")
 
 
@@ -118,6 +120,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     loss_pico: int
     currency: str
     retried_ns: int
+    target: str
+    upstream: bool
     attempts: msgspec.Raw
 
 

@@ -27,8 +27,9 @@ class Span(NamedTuple):
 class Sum(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What accounts of one kind come to; amounts are pico-units of `currency`.
 
-    `day_ns` is when the day begins that they closed in, 0 where days aren't told apart. What isn't
-    `measured` was counted or estimated by us.
+    `model` is what clients asked for, `target` the model that answered it or was tried last; of one
+    that is `upstream` each use is paid for. `day_ns` is when the day begins that they closed in, 0
+    where days aren't told apart. What isn't `measured` was counted or estimated by us.
     """
 
     tenant: str
@@ -36,6 +37,8 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str
     tag: str
     model: str
+    target: str
+    upstream: bool
     outcome: str
     measured: bool
     currency: str

@@ -64,7 +64,8 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     `ttft_ns` is from opening to the first byte of content handed over, 0 where none was. The tenant
     pays `cost_pico` for it, whole pico-units (10⁻¹²) of `currency`, empty where nothing has a
     price; `loss_pico` is what somebody else is paid for what nobody got. `retried_ns` is device
-    time of attempts before the last.
+    time of attempts before the last, which was at the model `target`: an `upstream` is one that is
+    paid for each use.
     """
 
     v: int = EVENT_VERSION
@@ -84,6 +85,8 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     loss_pico: int = 0
     currency: str = ""
     retried_ns: int = 0
+    target: str = ""
+    upstream: bool = False
     attempts: list[Attempt] = []
 
 

@@ -22,14 +22,14 @@ Pair = tuple[Opening, Closing]
 _HEADING = "tenant, key, endpoint, model, revision, outcome, status, error, cache"
 _FIND_HEADING = f"SELECT id FROM heading WHERE ({_HEADING}) = (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _ADD_HEADING = f"INSERT INTO heading ({_HEADING}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-_COLUMNS = 29
+_COLUMNS = 31
 _ENTRY = f"(NULL{', ?' * _COLUMNS})"
 _ADD_ENTRY = f"""
     INSERT INTO account (
         seq, id, heading, opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns,
         prompt_tokens, completion_tokens, cached_tokens, measured, snapshot, trace_id, client_id,
         attempts, prepare_ns, rows, pages, pixels, audio_ms, reasoning_tokens, retried_ns,
-        cost_pico, loss_pico, currency, project, end_user, tag
+        cost_pico, loss_pico, currency, project, end_user, tag, target, upstream
     ) VALUES {_ENTRY}
 """  # noqa: S608 - a constant
 _AT_ONCE = 32
@@ -54,7 +54,7 @@ _ENTRIES = """
            opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns, prompt_tokens,
            completion_tokens, cached_tokens, reasoning_tokens, prepare_ns, rows, pages, pixels,
            audio_ms, measured, snapshot, trace_id, client_id, project, end_user, tag, cost_pico,
-           loss_pico, currency, retried_ns, attempts
+           loss_pico, currency, retried_ns, target, upstream, attempts
     FROM account JOIN heading ON heading.id = account.heading
 """
 _TOTALS = """
@@ -188,8 +188,12 @@ def _post(db: Connection, pairs: Iterable[Pair], headings: Headings) -> None:
             o.trace_id, o.client_id, str(c.attempts, "utf-8"),
             u.prepare_ns, u.rows, u.pages, u.pixels, u.audio_ms, u.reasoning_tokens, c.retried_ns,
             c.cost_pico, c.loss_pico, c.currency, o.project, o.end_user, o.tag,
+            c.target, c.upstream,
         )  # fmt: skip
-        place = (c.at_ns // HALF_HOUR_NS, name, o.project, o.tag, u.measured, c.currency)
+        place = (
+            c.at_ns // HALF_HOUR_NS, name, o.project, o.tag, c.target, c.upstream, u.measured,
+            c.currency,
+        )  # fmt: skip
         tally = sums.get(place)
         if tally is None:
             tally = sums[place] = [0] * SUMMED + [heading]
@@ -254,6 +258,7 @@ def _opening(row: tuple[str, int, str, str, str, str, str, str, str, str]) -> Op
 
 def _entry(row: tuple[str | int, ...]) -> Entry:
     values: dict[str, Any] = dict(zip(Entry.__struct_fields__, row, strict=True))
-    values["measured"] = bool(values["measured"])
+    for name in ("measured", "upstream"):
+        values[name] = bool(values[name])
     values["attempts"] = msgspec.Raw(values["attempts"].encode())
     return Entry(**values)

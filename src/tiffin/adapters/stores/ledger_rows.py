@@ -13,10 +13,11 @@ OTHER = "_other"
 DAY_HALF_HOURS = 48
 
 Heading = tuple[str, str, str, str, str, str, int, str, str]
-Place = tuple[int, Heading, str, str, bool, str]
-"""A half hour, a heading, the project, the tag, whether it was measured, the currency."""
+Place = tuple[int, Heading, str, str, str, bool, bool, str]
+"""A half hour, a heading, project, tag, target, whether that is paid for each use and whether it
+measured, currency."""
 
-Key = tuple[str, str, str, str, str, str, bool, str]
+Key = tuple[str, str, str, str, str, str, bool, str, bool, str]
 
 SUMMED = 12
 """How many sums there are at a place, in the order of `_SUMS`; the costs come last."""
@@ -25,9 +26,10 @@ _SUMS = (
     "requests, prompt_tokens, completion_tokens, cached_tokens, device_ns, reasoning_tokens,"
     " retried_ns, rows, pages, audio_ms"
 )
-_KEY = "tenant, project, key, tag, model, outcome, measured, currency"
-_FIND_KEY = f"SELECT id FROM ledger_key WHERE ({_KEY}) = (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-_ADD_KEY = f"INSERT INTO ledger_key ({_KEY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_KEY = "tenant, project, key, tag, model, target, upstream, outcome, measured, currency"
+_VALUES = f"(?{', ?' * 9})"
+_FIND_KEY = f"SELECT id FROM ledger_key WHERE ({_KEY}) = {_VALUES}"  # noqa: S608
+_ADD_KEY = f"INSERT INTO ledger_key ({_KEY}) VALUES {_VALUES}"  # noqa: S608
 _GROWING = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS.split(", "))
 _CARRYING = ", ".join(
     f"{name}_units = {name}_units + excluded.{name}_units"
@@ -62,7 +64,7 @@ _LINES = """
 class Keys:
     """Numbers of what sums are kept for, as used lately.
 
-    Over the bound keys, tags and models share one name; tenants and projects never do.
+    Over the bound keys, tags and models share one name; tenants, projects and targets never do.
     """
 
     def __init__(self, bound: int = MAX_KEYS) -> None:
@@ -87,9 +89,10 @@ class Keys:
 def enter(db: Connection, sums: Mapping[Place, Sequence[int]], keys: Keys) -> None:
     """Add to the sums what new accounts come to."""
     rows = []
-    for (half_hour, heading, project, tag, measured, currency), tally in sums.items():
+    for (half_hour, heading, project, tag, *rest), tally in sums.items():
         tenant, name, _, model, _, outcome, *_ = heading
-        key = (tenant, project, name, tag, model, outcome, measured, currency)
+        target, upstream, measured, currency = rest
+        key = (tenant, project, name, tag, model, target, upstream, outcome, measured, currency)
         counts, (cost, loss) = tally[: SUMMED - 2], tally[SUMMED - 2 : SUMMED]
         amounts = (*divmod(cost, PICO), *divmod(loss, PICO))
         rows.append((half_hour, keys.number(db, key), *counts, *amounts))
@@ -154,11 +157,11 @@ def trim(db: Connection, before_ns: int) -> None:
 
 
 def _sum(row: Sequence[Any], offset: int, *, daily: bool) -> Sum:
-    key, (_, day), counts = row[:8], row[8:10], row[10:]
+    key, (_, day), counts = row[:10], row[10:12], row[12:]
     cost_units, cost, loss_units, loss = counts[SUMMED - 2 :]
     told = dict(zip(_KEY.split(", "), key, strict=True))
     told.update(zip(_SUMS.split(", "), counts, strict=False))
-    told["measured"] = bool(told["measured"])
+    told.update({name: bool(told[name]) for name in ("measured", "upstream")})
     return Sum(
         **told,
         cost_pico=cost_units * PICO + cost,

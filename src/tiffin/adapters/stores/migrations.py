@@ -56,6 +56,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE account ADD COLUMN cost_pico INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE account ADD COLUMN loss_pico INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE account ADD COLUMN currency TEXT NOT NULL DEFAULT '';
+    ALTER TABLE account ADD COLUMN target TEXT NOT NULL DEFAULT '';
+    ALTER TABLE account ADD COLUMN upstream INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE account ADD COLUMN project TEXT NOT NULL DEFAULT '';
     ALTER TABLE account ADD COLUMN end_user TEXT NOT NULL DEFAULT '';
     ALTER TABLE account ADD COLUMN tag TEXT NOT NULL DEFAULT '';
@@ -65,9 +67,9 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE ledger_key (
         id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL, project TEXT NOT NULL, key TEXT NOT NULL, tag TEXT NOT NULL,
-        model TEXT NOT NULL, outcome TEXT NOT NULL, measured INTEGER NOT NULL,
-        currency TEXT NOT NULL,
-        UNIQUE (tenant, project, key, tag, model, outcome, measured, currency)
+        model TEXT NOT NULL, target TEXT NOT NULL, upstream INTEGER NOT NULL,
+        outcome TEXT NOT NULL, measured INTEGER NOT NULL, currency TEXT NOT NULL,
+        UNIQUE (tenant, project, key, tag, model, target, upstream, outcome, measured, currency)
     );
     CREATE TABLE ledger (
         half_hour INTEGER NOT NULL,
