@@ -28,7 +28,7 @@ from tiffin.errors import (
     UpstreamFailed,
     UpstreamUnavailable,
 )
-from tiffin.gateway.authenticate import authenticate, require_admin
+from tiffin.gateway.authenticate import Authentication, introduction, require_admin
 from tiffin.gateway.facts import Facts
 from tiffin.gateway.route import labels, route, visible
 from tiffin.ports.backend import Backend, Call
@@ -53,6 +53,7 @@ class Sources:
     """Where answers come from; `not_ready` says why the server isn't, or is empty."""
 
     snapshot: Callable[[], Snapshot]
+    authenticate: Authentication
     not_ready: Callable[[], str]
     facts: Facts
     control: Backend
@@ -147,7 +148,7 @@ class TensorPages:
 
     def _enter(self, exchange: Exchange) -> tuple[Snapshot, Principal]:
         snapshot = self._sources.snapshot()
-        principal = authenticate(exchange, snapshot)
+        principal = self._sources.authenticate(exchange, snapshot)
         self._sources.listings.add()
         return snapshot, principal
 
@@ -171,8 +172,7 @@ class TensorPages:
         call = Call(
             path=b"/admin/v1/models/%b" % path_of(plan.name, verb).removeprefix(MODELS),
             body=b"",
-            headers=b"x-tiffin-tenant: %b\r\nx-tiffin-key: %b\r\n"
-            % (principal.tenant.encode(), principal.key.encode()),
+            headers=introduction(principal),
             deadline=self._sources.clock.monotonic() + CONTROL_TIMEOUT_S,
         )
         try:
@@ -206,7 +206,7 @@ class TensorPages:
             if plan.targets[0].state == "unloaded":
                 raise Conflict(f"'{name}' was unloaded while it loaded ({plan.targets[0].reason})")
             try:
-                await facts.check_ready(plan)
+                await facts.ask_ready(plan)
                 return plan
             except TiffinError as error:
                 if reason := facts.failure(plan):

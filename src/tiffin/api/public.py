@@ -21,7 +21,12 @@ from tiffin.errors import (
     UpstreamFailed,
     UpstreamUnavailable,
 )
-from tiffin.gateway.authenticate import authenticate, require_admin
+from tiffin.gateway.authenticate import (
+    Authentication,
+    introduction,
+    require_entrance,
+    require_sight,
+)
 from tiffin.gateway.operations import Operations
 from tiffin.gateway.respond import JSON, send_error
 from tiffin.gateway.route import route, visible
@@ -48,6 +53,7 @@ class Desk:
     """What the site needs beside the walk. `not_ready` says why the server isn't, or is empty."""
 
     snapshot: Callable[[], Snapshot]
+    authenticate: Authentication
     not_ready: Callable[[], str]
     control: Backend
     clock: Clock
@@ -141,27 +147,22 @@ class PublicSite:
 
     def _listing(self, exchange: Exchange) -> tuple[Snapshot, Principal]:
         snapshot = self._desk.snapshot()
-        principal = authenticate(exchange, snapshot)
+        principal = self._desk.authenticate(exchange, snapshot)
         self._desk.listings.add()
         return snapshot, principal
 
     async def _metrics(self, exchange: Exchange) -> None:
         if not self._desk.open_metrics:
-            self._require_admin(exchange)
+            require_sight(self._principal(exchange))
         await self._relay(exchange, b"")
 
     async def _admin(self, exchange: Exchange) -> None:
-        principal = self._require_admin(exchange)
-        who = b"x-tiffin-tenant: %b\r\nx-tiffin-key: %b\r\n" % (
-            principal.tenant.encode(),
-            principal.key.encode(),
-        )
-        await self._relay(exchange, who)
+        principal = self._principal(exchange)
+        require_entrance(principal)
+        await self._relay(exchange, introduction(principal))
 
-    def _require_admin(self, exchange: Exchange) -> Principal:
-        principal = authenticate(exchange, self._desk.snapshot())
-        require_admin(principal)
-        return principal
+    def _principal(self, exchange: Exchange) -> Principal:
+        return self._desk.authenticate(exchange, self._desk.snapshot())
 
     async def _relay(self, exchange: Exchange, headers: bytes) -> None:
         """Pass a request on to control; where control is down, say so and nothing else."""

@@ -23,23 +23,27 @@ from tiffin.api.oip import Sources, TensorPages
 from tiffin.api.public import Desk, PublicSite, answer_error
 from tiffin.api.responses import ResponsePages
 from tiffin.api.server import EdgeServer
-from tiffin.app.boot import FINISH, Boot, enter, read_boot
+from tiffin.app.boot import FINISH, Boot, cannot_start, enter, read_boot
 from tiffin.app.clock import SystemClock
+from tiffin.app.credentials import PortCredentials, keep_fresh
 from tiffin.app.edges import public_edge
 from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.outlook import StatusOutlook
 from tiffin.app.polled_file import PolledFile
+from tiffin.app.ring_follower import RingFollower, follow
 from tiffin.config.secrets import read_secret
+from tiffin.config.tls import context_of
 from tiffin.control.publish import replace_file
 from tiffin.dialects.openai.responses import ResponsesDialect
-from tiffin.errors import Unavailable
+from tiffin.errors import ConfigInvalid, Unavailable
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
-from tiffin.gateway.authenticate import authenticate
+from tiffin.gateway.authenticate import Authentication
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.conversations import MemoryConversations
 from tiffin.gateway.facts import Facts
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.walk import Stages, Walk
@@ -49,8 +53,9 @@ from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.demand import Demands
-from tiffin.types.paths import DataFolder, sockets
+from tiffin.types.paths import DataFolder, certificate, keyring_file, sockets
 from tiffin.types.snapshot import Snapshot, Target
+from tiffin.types.tls import Tls
 
 if TYPE_CHECKING:
     from tiffin.api.grpc_edge import GrpcEdge
@@ -75,6 +80,9 @@ class Gateway:
         )
         self.published = PolledFile(self.data.snapshot, Snapshot)
         self.pinned: Snapshot | None = None
+        self.keyring = Keyring()
+        self.ring = RingFollower(keyring_file(self.data), self.keyring)
+        self.authenticate = Authentication(self.clock, self.keyring)
         self.admission = Admission(self.clock, boot.server.max_in_flight)
         self.guards = Guards()
         self.conversations = MemoryConversations(self.clock)
@@ -91,8 +99,12 @@ class Gateway:
         )
         self.in_flight = self.meter.gauge("tiffin_requests_in_flight", "Requests being answered")
         edge = self._edge()
-        self.server = EdgeServer(edge)
-        self.calls = calls_of(edge, boot)
+        tls = boot.server.tls
+        self.credentials = PortCredentials(tls, certificate(self.data)) if tls.on else None
+        self.server = EdgeServer(
+            edge, tls=context_of(self.credentials.current) if self.credentials else None
+        )
+        self.calls = calls_of(edge, boot, self.credentials)
 
     def snapshot(self) -> Snapshot:
         """The pinned snapshot; raises `Unavailable` before the first one."""
@@ -106,6 +118,8 @@ class Gateway:
             return "the server is stopping"
         if self.pinned is None:
             return "there is no configuration yet"
+        if not (self.keyring.whole or self.keyring.fault):
+            return "the keys are still being read"
         if not self.journal.writable:
             return "the account journal can't be written; is the disk full?"
         return ""
@@ -123,10 +137,14 @@ class Gateway:
             asyncio.create_task(self._every(SNAPSHOT_EVERY_S, self._follow_snapshot)),
             asyncio.create_task(self._every(METRICS_EVERY_S, self._measure)),
             asyncio.create_task(self._every(DEMAND_EVERY_S, self._tell_demand)),
+            asyncio.create_task(follow(self.ring)),
             asyncio.create_task(self._beat()),
             asyncio.create_task(self.pool.probe_for_ever()),
             asyncio.create_task(self._drain()),
         ]
+        if self.credentials is not None:
+            fresh = keep_fresh(self.credentials, self.server, self._wanted_tls)
+            chores.append(asyncio.create_task(fresh))
         leaving = asyncio.create_task(self._leave())
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
@@ -150,6 +168,7 @@ class Gateway:
         walk = Walk(
             Stages(
                 snapshot=self.snapshot,
+                authenticate=self.authenticate,
                 admission=self.admission,
                 accounts=accounts,
                 guards=self.guards,
@@ -161,6 +180,7 @@ class Gateway:
         listings = self.meter.counter("tiffin_listings_total", "Listings answered")
         desk = Desk(
             snapshot=self.snapshot,
+            authenticate=self.authenticate,
             not_ready=self.not_ready,
             control=self.control,
             clock=self.clock,
@@ -174,6 +194,7 @@ class Gateway:
             tensors=TensorPages(
                 Sources(
                     snapshot=self.snapshot,
+                    authenticate=self.authenticate,
                     not_ready=self.not_ready,
                     facts=Facts(self.pool, self.clock),
                     control=self.control,
@@ -188,7 +209,7 @@ class Gateway:
         return public_edge(site, server, answer_error, self.outbox)
 
     def _tenant_of(self, exchange: Exchange) -> str:
-        return authenticate(exchange, self.snapshot()).tenant
+        return self.authenticate(exchange, self.snapshot()).tenant
 
     def _follow_snapshot(self) -> None:
         fresh = self.published.changed()
@@ -196,6 +217,9 @@ class Gateway:
             self.guards.adopt(fresh)
             self.pool.adopt(fresh)
             self.pinned = fresh
+
+    def _wanted_tls(self) -> Tls | None:
+        return self.pinned.tls if self.pinned else None
 
     def _tell_demand(self) -> None:
         """Write what is asked of models that are loaded on demand, where that changed."""
@@ -265,13 +289,16 @@ class Gateway:
         self.server.stop()
 
 
-def calls_of(edge: Edge, boot: Boot) -> "GrpcEdge | None":
+def calls_of(
+    edge: Edge, boot: Boot, credentials: PortCredentials | None = None
+) -> "GrpcEdge | None":
     """The port for gRPC with the same site as an edge, where one is wanted."""
     if not boot.server.grpc_port:
         return None
     from tiffin.api.grpc_edge import GrpcEdge
 
-    return GrpcEdge(edge.handler, boot.server, edge.room)
+    shown = (lambda: credentials.current) if credentials else None
+    return GrpcEdge(edge.handler, boot.server, edge.room, shown)
 
 
 def connect(target: Target, at: str, outbox: Outbox) -> Http1Backend:
@@ -320,16 +347,20 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-async def serve(boot: Boot) -> None:
-    """Run one gateway to its end."""
-    await Gateway(boot).run()
+async def serve(boot: Boot) -> int:
+    """Run one gateway to its end; its exit code."""
+    try:
+        await Gateway(boot).run()
+    except ConfigInvalid as failure:
+        return cannot_start(boot, failure)
+    return 0
 
 
 def main() -> None:
     """Entry of the process."""
     boot = read_boot(sys.argv)
     enter(boot)
-    uvloop.run(serve(boot))
+    sys.exit(uvloop.run(serve(boot)))
 
 
 if __name__ == "__main__":

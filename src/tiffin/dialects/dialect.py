@@ -73,7 +73,8 @@ class Asked(Protocol):
     canonical request that look different; empty: this kind is never cached. `timeout_s` is how
     long the client gives it by a field of the dialect, 0 where it doesn't say. `leaves_prefix` says
     that a replica answers sooner what begins as something that it answered before. `batch` says
-    that nobody waits for it: by a field of the dialect.
+    that nobody waits for it: by a field of the dialect. `offers_tools` is whether the model may ask
+    for calls of tools, `end_user` whom it is for, as far as the client says that.
     """
 
     operation: str
@@ -83,6 +84,8 @@ class Asked(Protocol):
     timeout_s: float
     leaves_prefix: bool
     batch: bool
+    offers_tools: bool
+    end_user: str
 
     def check(self, plan: Plan) -> None:
         """Everything that single fields don't say; raises `InvalidRequest`."""

@@ -2,20 +2,34 @@
 
 from difflib import get_close_matches
 
-from tiffin.errors import ModelNotFound
+import msgspec
+
+from tiffin.errors import ModelNotFound, ResidencyDenied
+from tiffin.types.residency import holds
 from tiffin.types.revisions import AT, DIGEST, base_of
-from tiffin.types.snapshot import Plan, Principal, Snapshot
+from tiffin.types.snapshot import Plan, Principal, Snapshot, Target
+
+
+def allowed(target: Target, principal: Principal) -> bool:
+    """Whether a key's data may go to where a target computes."""
+    return (not principal.region or target.region == principal.region) and holds(
+        target.data_class, principal.data_class
+    )
 
 
 def may_use(principal: Principal, name: str) -> bool:
     """Whether this key may see and use a model or route of this name, or the one it belongs to."""
-    allowed = principal.models
-    return not allowed or name in allowed or base_of(name) in allowed
+    models = principal.models
+    return not models or name in models or base_of(name) in models
 
 
 def visible(principal: Principal, snapshot: Snapshot) -> list[Plan]:
     """The plans that a listing shows to this key, by name."""
-    return [plan for name, plan in sorted(snapshot.plans.items()) if may_use(principal, name)]
+    return [
+        plan
+        for name, plan in sorted(snapshot.plans.items())
+        if may_use(principal, name) and any(allowed(one, principal) for one in plan.targets)
+    ]
 
 
 def labels(plan: Plan, principal: Principal, snapshot: Snapshot) -> list[str]:
@@ -33,7 +47,30 @@ def route(name: str, principal: Principal, snapshot: Snapshot) -> Plan:
     plan = snapshot.plans.get(name) or _by_digest(name, snapshot)
     if plan is None or not may_use(principal, plan.name):
         raise ModelNotFound(_missing(name, principal, snapshot), param="model")
+    if principal.region or principal.data_class:
+        return _within(plan, principal)
     return plan
+
+
+def _within(plan: Plan, principal: Principal) -> Plan:
+    """The plan with those targets alone that the key's data may go to.
+
+    It is another plan then, so that no answer of it is taken for one of the whole.
+    """
+    targets = tuple(target for target in plan.targets if allowed(target, principal))
+    if len(targets) == len(plan.targets):
+        return plan
+    if not targets:
+        raise ResidencyDenied(_elsewhere(plan, principal), param="model")
+    identity = f"{plan.identity} {principal.region} {principal.data_class}"
+    return msgspec.structs.replace(plan, targets=targets, identity=identity)
+
+
+def _elsewhere(plan: Plan, principal: Principal) -> str:
+    key = f"the data of the key '{principal.tenant}/{principal.key}'"
+    if principal.region and all(target.region != principal.region for target in plan.targets):
+        return f"{key} stay in '{principal.region}', and '{plan.name}' doesn't run there"
+    return f"{key} are {principal.data_class}, and '{plan.name}' isn't cleared for that"
 
 
 def _by_digest(name: str, snapshot: Snapshot) -> Plan | None:

@@ -12,7 +12,7 @@ from tiffin.errors import Draining, TiffinError, UnsupportedOperation
 from tiffin.gateway.account import Account, Accounts
 from tiffin.gateway.admit import Admission
 from tiffin.gateway.attempts import Attempts, Run
-from tiffin.gateway.authenticate import authenticate
+from tiffin.gateway.authenticate import Authentication, check_endpoint, check_tools
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.due import Due, due
 from tiffin.gateway.guard.policy import Guards
@@ -32,6 +32,7 @@ class Stages:
     """The parts that requests share; each stage of the walk is one of them."""
 
     snapshot: Callable[[], Snapshot]
+    authenticate: Authentication
     admission: Admission
     accounts: Accounts
     guards: Guards
@@ -54,7 +55,7 @@ class Walk:
         """
         stages = self._stages
         snapshot = stages.snapshot()
-        principal = authenticate(exchange, snapshot)
+        principal = stages.authenticate(exchange, snapshot)
         with (
             stages.admission.admit(principal, snapshot) as permit,
             stages.accounts.open(principal, operation.name, exchange, snapshot.number) as account,
@@ -63,9 +64,11 @@ class Walk:
             dialect = operation.dialect
             delivery = Delivery(exchange, account, dialect, [named, *permit.headers()])
             with answering_errors(delivery):
+                check_endpoint(principal, operation.name)
                 body = await exchange.body(stages.max_body_bytes)
                 read_at = self._clock.monotonic()
                 asked = delivery.asked = dialect.read(exchange, body)
+                check_tools(principal, offered=asked.offers_tools)
                 plan = route(asked.model, principal, snapshot)
                 account.model = plan.name
                 check_serves(asked, plan)

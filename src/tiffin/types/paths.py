@@ -104,6 +104,21 @@ def calibrations(folder: DataFolder) -> Path:
     return folder.root / "calibrations"
 
 
+def keyring_file(folder: DataFolder) -> Path:
+    """The tenants, projects and keys that were made through the admin API."""
+    return folder.root / "keyring.jsonl"
+
+
+def audit_file(folder: DataFolder) -> Path:
+    """One line for each change that somebody made as an admin."""
+    return folder.root / "audit.jsonl"
+
+
+def audit_head(folder: DataFolder) -> Path:
+    """Where the audit log ends, beside it."""
+    return folder.root / "audit.head.json"
+
+
 def imported_files(folder: DataFolder, model: str) -> Path:
     """What `tiffin models import` made of a model, beside the store that has it too."""
     return folder.root / "imported" / model

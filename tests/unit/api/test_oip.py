@@ -29,7 +29,9 @@ from tiffin.errors import (
     UnsupportedParameter,
     UpstreamUnavailable,
 )
+from tiffin.gateway.authenticate import Authentication
 from tiffin.gateway.facts import Facts
+from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.pool import NoOutlook, Pool
 from tiffin.ports.backend import Call, Reply
 from tiffin.telemetry.metrics import Meter
@@ -113,14 +115,15 @@ class Site:
     """The pages over a snapshot with `m` and `other`; `admin` sees all, `plain` sees `m`."""
 
     def __init__(self) -> None:
-        self.control = Control()
+        self.control, self.replica = Control(), Control()
         self.why = ""
         self.not_ready = ""
-        self.pool = Pool(lambda target, _: self.control, Why(lambda: self.why))
+        self.pool = Pool(lambda target, _: self.replica, Why(lambda: self.why))
         self.publish(1, onnx("m"))
         self.pages = TensorPages(
             Sources(
                 snapshot=lambda: self.snapshot,
+                authenticate=Authentication(SystemClock(), Keyring()),
                 not_ready=lambda: self.not_ready,
                 facts=Facts(self.pool, SystemClock()),
                 control=self.control,
@@ -300,3 +303,15 @@ async def test_a_model_is_what_the_configuration_says(path: str) -> None:
     with pytest.raises(UnsupportedParameter, match="'config'"):
         await site.ask("POST", path, body={"parameters": {"config": "{}"}})
     assert site.control.calls == []
+
+
+async def test_a_replica_that_only_counts_as_ready_is_asked_before_its_load_is_told() -> None:
+    site = Site()
+    site.publish(2, onnx("m"))
+    site.replica.down = True
+    asking = asyncio.create_task(site.ask("POST", LOAD))
+    done, _ = await asyncio.wait([asking], timeout=0.1)
+    assert not done
+    site.replica.down = False
+    site.publish(2, onnx("m"))
+    assert (await asking)["state"] == "READY"

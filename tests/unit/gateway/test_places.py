@@ -15,8 +15,10 @@ from tiffin.dialects.openai.errors import error_body, status_of
 from tiffin.errors import Draining, RunFailed, TiffinError, UpstreamUnavailable
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
+from tiffin.gateway.authenticate import Authentication
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import READY_PATH, NoOutlook, Pool
 from tiffin.gateway.vigil import Foresight
@@ -142,6 +144,7 @@ class House:
         self.walk = Walk(
             Stages(
                 snapshot=lambda: self.snapshot,
+                authenticate=Authentication(SystemClock(), Keyring()),
                 admission=Admission(SystemClock(), 1000),
                 accounts=accounts,
                 guards=guards,

@@ -24,8 +24,10 @@ from tiffin.errors import (
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
 from tiffin.gateway.attempts import Run
+from tiffin.gateway.authenticate import Authentication
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery
@@ -184,6 +186,7 @@ class Shop:
         self.walk = Walk(
             Stages(
                 snapshot=lambda: self.snapshot,
+                authenticate=Authentication(SystemClock(), Keyring()),
                 admission=self.admission,
                 accounts=accounts,
                 guards=guards,

@@ -65,6 +65,8 @@ class DocumentAsked:
     timeout_s = 0.0
     batch = False
     leaves_prefix = False
+    offers_tools = False
+    end_user = ""
     cached_as = "document"
 
     def __init__(self, model: str, document: bytes) -> None:

@@ -91,6 +91,8 @@ class InferAsked:
     )
 
     leaves_prefix = False
+    offers_tools = False
+    end_user = ""
     batch = False
 
     def __init__(self, model: str, body: bytes, length: bytes | None) -> None:

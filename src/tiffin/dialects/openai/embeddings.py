@@ -44,6 +44,8 @@ class EmbeddingAsked:
     timeout_s = 0.0
     batch = False
     leaves_prefix = False
+    offers_tools = False
+    end_user = ""
     cached_as = "embedding"
 
     def __init__(self, request: EmbeddingRequest, canonical: bytes) -> None:

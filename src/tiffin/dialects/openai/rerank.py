@@ -53,6 +53,8 @@ class RerankAsked:
     timeout_s = 0.0
     batch = False
     leaves_prefix = False
+    offers_tools = False
+    end_user = ""
     cached_as = "rerank"
 
     def __init__(self, request: RerankRequest, canonical: bytes) -> None:

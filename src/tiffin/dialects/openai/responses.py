@@ -130,6 +130,8 @@ class ResponsesAsked:
         self.model = request.model
         self.streaming = bool(request.stream)
         self.batch = self._chat.batch
+        self.offers_tools = self._chat.offers_tools
+        self.end_user = self._chat.end_user
 
     def check(self, plan: Plan) -> None:
         """What the chat's fields mean together, and what a target of the plan can't honour."""

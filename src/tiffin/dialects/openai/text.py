@@ -45,8 +45,10 @@ class TextAsked:
         "_keep_usage",
         "batch",
         "cached_as",
+        "end_user",
         "leaves_prefix",
         "model",
+        "offers_tools",
         "operation",
         "request",
         "streaming",
@@ -64,13 +66,19 @@ class TextAsked:
         self.streaming = False
         self.cached_as = ""
         self.batch = False
+        self.offers_tools = False
+        self.end_user = ""
         self.leaves_prefix = endpoint.kind in GENERATING
         if isinstance(request, ChatRequest | CompletionRequest):
             self.streaming = bool(request.stream)
-            self.batch = isinstance(request, ChatRequest) and request.service_tier == FLEX
+            self.end_user = request.user or ""
             options = request.stream_options
             self._keep_usage = options is not None and bool(options.include_usage)
             self.cached_as = "usage" if self._keep_usage else "plain"
+        if isinstance(request, ChatRequest):
+            self.batch = request.service_tier == FLEX
+            self.offers_tools = not (request.tools is None and request.functions is None)
+            self.end_user = request.safety_identifier or self.end_user
 
     def check(self, plan: Plan) -> None:
         """What the fields mean together, and what none of the plan's targets can honour."""

@@ -166,6 +166,8 @@ class TranscriptionAsked:
     timeout_s = 0.0
     batch = False
     leaves_prefix = False
+    offers_tools = False
+    end_user = ""
 
     def __init__(self, asking: Asking, content_type: bytes, body: bytes) -> None:
         self._asking = asking
