@@ -5,7 +5,7 @@ and the error's name are trailing metadata of a refusal.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -19,6 +19,7 @@ from tiffin.api.grpc_methods import Headers, Method, ask_infer, methods, told_in
 from tiffin.api.http import Handler
 from tiffin.api.wire_exchange import Room
 from tiffin.config.schema import Server
+from tiffin.config.tls import Credentials
 from tiffin.dialects.oip.errors import SLUG, error_body
 from tiffin.dialects.oip.grpc_codes import number_of
 from tiffin.dialects.oip.protobuf import write
@@ -59,10 +60,21 @@ class Failure:
 
 
 class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """One listening port for calls; `site` answers all of them."""
+    """One listening port for calls; `site` answers all of them.
 
-    def __init__(self, site: Handler, server: Server, room: Room) -> None:
+    `credentials` are what to show each connection, where the port speaks TLS. Clients' certificates
+    are asked for where they are required, and not where they are optional.
+    """
+
+    def __init__(
+        self,
+        site: Handler,
+        server: Server,
+        room: Room,
+        credentials: Callable[[], Credentials] | None = None,
+    ) -> None:
         self._site = site
+        self._credentials = credentials
         self._limits = server
         self._room = room
         self._methods = methods()
@@ -87,7 +99,10 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
     async def start(self) -> None:
         """Take calls; raises `ConfigInvalid` where the port can't be had."""
         try:
-            self._server.add_insecure_port(self._address)
+            if self._credentials is None:
+                self._server.add_insecure_port(self._address)
+            else:
+                self._server.add_secure_port(self._address, _secure(self._credentials))
         except RuntimeError as error:
             raise ConfigInvalid(
                 f"{self._address} can't be listened on", where="server.grpc_port"
@@ -206,6 +221,28 @@ class GrpcEdge(grpc.GenericRpcHandler):  # type: ignore[misc]
             self._room.taken -= size
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
+
+def _secure(credentials: Callable[[], Credentials]) -> Any:
+    """Credentials for the library, which asks for them at every connection."""
+    given = credentials()
+
+    def changed() -> Any:
+        nonlocal given
+        now = credentials()
+        if now is given:
+            return None
+        given = now
+        return _certificates(now)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(given), changed, given.client == "required"
+    )
+
+
+def _certificates(now: Credentials) -> Any:
+    pair = (now.key, now.certificate)
+    return grpc.ssl_server_certificate_configuration([pair], now.client_ca or None)
 
 
 @asynccontextmanager

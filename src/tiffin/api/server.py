@@ -12,6 +12,9 @@ import uvicorn
 from tiffin.api.http import Edge, HttpProtocol, protocol_for
 
 SWEEP_S = 0.25
+BACKLOG = 2048
+# How long the other side may take to agree that a connection over TLS ends.
+TLS_END_S = 5.0
 
 
 class EdgeServer(uvicorn.Server):
@@ -29,15 +32,16 @@ class EdgeServer(uvicorn.Server):
             access_log=False,
             log_config=None,
             server_header=False,
-            backlog=2048,
             timeout_graceful_shutdown=int(close_within_s),
         )
         super().__init__(config)
         self._stopping = asyncio.Event()
         self._leaving = False
+        self._handshake_s = edge.header_timeout_s
+        self._tls = tls
+        self._socket: socket.socket | None = None
         self.servers = []
         config.load()
-        config.ssl = tls
 
     async def run_on(self, sock: socket.socket) -> None:
         """Serve until `stop`."""
@@ -53,6 +57,30 @@ class EdgeServer(uvicorn.Server):
                     found.append(task)
         return found
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, as uvicorn does, but give a client no more time for TLS than for its head."""
+        for sock in sockets or ():
+            self._socket = sock
+            self.servers = [await self._listen(sock, self._tls)]
+        self.started = True
+
+    async def renew(self, tls: ssl.SSLContext, *, others: bool) -> None:
+        """Use this context for connections from now on; those that are here keep theirs.
+
+        The new one listens before the old one ceases to, so that no client is turned away. Where
+        it is for `others`, who is connected gets one more answer, which tells that it is the last.
+        """
+        if self._socket is None or self._leaving or self.should_exit:
+            return
+        fresh = await self._listen(self._socket, tls)
+        before, self.servers = self.servers, [fresh]
+        if self._leaving or self.should_exit:  # while it was made
+            fresh.close()
+        for server in before:
+            server.close()
+        if others:
+            self._tell()
+
     def leave(self) -> None:
         """Let another process have the socket: take no more connections from it.
 
@@ -62,6 +90,8 @@ class EdgeServer(uvicorn.Server):
         self._leaving = True
         for server in self.servers:
             server.close()
+        if self._socket is not None:
+            self._socket.close()
         self._tell()
 
     def stop(self) -> None:
@@ -89,6 +119,17 @@ class EdgeServer(uvicorn.Server):
             if self._leaving:
                 self._tell()
                 alone = 0 if self.server_state.connections else alone + 1
+
+    async def _listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> asyncio.Server:
+        """Take connections from a socket, by a descriptor that is closed with what this gives."""
+        times = {"ssl_handshake_timeout": self._handshake_s, "ssl_shutdown_timeout": TLS_END_S}
+        return await asyncio.get_running_loop().create_server(
+            self._connection, sock=sock.dup(), ssl=tls, backlog=BACKLOG, **(times if tls else {})
+        )
+
+    def _connection(self) -> HttpProtocol:
+        made = self.config.http_protocol_class
+        return made(self.config, self.server_state, self.lifespan.state)  # type: ignore[arg-type]
 
     def _tell(self) -> None:
         for connection in self.server_state.connections:

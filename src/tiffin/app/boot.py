@@ -5,10 +5,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from tiffin.config.schema import Server, Telemetry
+from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import Deployment
 
 EXIT_PERMANENT = 3
@@ -51,6 +53,17 @@ def read_boot(argv: Sequence[str]) -> Boot:
     if len(argv) != 2:
         raise msgspec.ValidationError("a child takes one argument: its boot value as JSON")
     return msgspec.json.decode(argv[1], type=Boot)
+
+
+def cannot_start(boot: Boot, failure: Exception) -> int:
+    """Tell why this child can't start, which trying again won't change; its exit code."""
+    from tiffin.control.publish import replace_file
+    from tiffin.telemetry import log
+
+    state = msgspec.json.encode({"phase": "failed", "reason": str(failure)})
+    replace_file(DataFolder(Path(boot.data)).run / f"{boot.name}.state.json", state, lasting=False)
+    log.error(f"{boot.role} can't start", error=str(failure))
+    return EXIT_PERMANENT
 
 
 def enter(boot: Boot) -> None:

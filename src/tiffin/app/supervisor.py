@@ -101,7 +101,7 @@ class Supervisor:
         self._folder = DataFolder(options.data)
         self._lock = lock
         self._listener = listener
-        self._address = url(listener)
+        self._address = url(listener, options.server.tls.scheme)
         self._console = console
         taken = options.taken
         self._herald = Herald(console, self._address, served=taken is not None)

@@ -4,9 +4,11 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -26,11 +28,19 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens: a `url`, or a unix `socket`'s path; `key` goes along as a bearer."""
+    """Where a server listens: a `url`, or a unix `socket`'s path; `key` goes along as a bearer.
+
+    Over TLS the server is known by `shown`, a file of the very certificate that it shows, else by
+    the authorities of `ca`, a file of certificates, else by this machine's. `cert` is a file of our
+    own certificate and its key, where the server asks for one.
+    """
 
     url: str = ""
     socket: str = ""
     key: str = ""
+    shown: str = ""
+    ca: str = ""
+    cert: str = ""
 
     def call(self, method: str, path: str, body: Any = None, *, timeout_s: float = 10.0) -> Any:
         """The decoded JSON of an answer; raises `Unreachable` or `Refused`."""
@@ -135,6 +145,8 @@ class _Exchange:
             reply = self._reply = self._connection.getresponse()
             if reply.status >= 400:
                 raise Refused(reply.status, _reason(reply))
+        except ssl.SSLError as cause:
+            raise Unreachable(f"no TLS with {where}: {_untrusted(cause)}") from cause
         except (OSError, http.client.HTTPException) as cause:
             raise Unreachable(
                 f"nothing answers at {where} ({cause or type(cause).__name__})"
@@ -153,13 +165,64 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+class _SecureConnection(http.client.HTTPSConnection):
+    def __init__(self, host: str, port: int | None, address: Address, timeout_s: float) -> None:
+        super().__init__(host, port, timeout=timeout_s, context=_context(address))
+        self._shown = _leaf(address.shown) if address.shown else b""
+
+    def connect(self) -> None:
+        super().connect()
+        if self._shown and self.sock.getpeercert(binary_form=True) != self._shown:
+            self.close()
+            raise ssl.SSLError("the server there shows another certificate than the one here")
+
+
+def _context(address: Address) -> ssl.SSLContext:
+    """Raises `Unreachable` where a file of it can't be used."""
+    try:
+        context = ssl.create_default_context(cafile=address.ca or None)
+        if address.cert:
+            context.load_cert_chain(address.cert, password=lambda: b"")
+    except OSError as cause:  # as all of TLS's errors are
+        files = " and ".join(filter(None, (address.ca, address.cert)))
+        raise Unreachable(f"no certificates can be read from {files}: {cause}") from cause
+    if address.shown:
+        # Known by the certificate itself; it needn't have the name of this machine's own address.
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _untrusted(cause: ssl.SSLError) -> str:
+    """What is wrong, and what would mend it."""
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"{cause.verify_message}; `tiffin --ca FILE …` names the authority of its certificate"
+        )
+    reason = cause.reason or str(cause)
+    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
+        return "it asks for a certificate; `tiffin --cert FILE …` gives it one with its key"
+    return reason
+
+
+def _leaf(path: str) -> bytes:
+    """The first certificate of a file in PEM, as it is sent."""
+    try:
+        text = Path(path).read_text(encoding="ascii")
+        end = "-----END CERTIFICATE-----"
+        return ssl.PEM_cert_to_DER_cert(text.partition(end)[0] + end)
+    except (OSError, ValueError) as cause:
+        raise Unreachable(f"the server's certificate can't be read from {path}") from cause
+
+
 def _connection(address: Address, timeout_s: float) -> http.client.HTTPConnection:
     if address.socket:
         return _UnixConnection(address.socket, timeout_s)
     parts = urlsplit(address.url)
-    secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    return kind(parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s)
+    host, port = parts.hostname or "127.0.0.1", parts.port
+    if parts.scheme == "https":
+        return _SecureConnection(host, port, address, timeout_s)
+    return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
 
 def _prefix(address: Address) -> str:

@@ -7,13 +7,16 @@ import msgspec
 
 from tiffin.app.starter import configuration, folder_of
 from tiffin.cli.connect import Address
+from tiffin.config.environ import environment
 from tiffin.config.load import Loaded, load
 from tiffin.config.schema import Config
 from tiffin.control.fleet.status import Status
 from tiffin.types.json_file import read_json
-from tiffin.types.paths import DataFolder, sockets
+from tiffin.types.paths import DataFolder, certificate, sockets
 
 HERE = Path("tiffin.toml")
+CA_VARIABLE = "TIFFIN_CA"
+CERT_VARIABLE = "TIFFIN_CERT"
 
 
 def config_path(given: Path | None) -> Path | None:
@@ -47,13 +50,15 @@ def server(*, url: str, key: str, data: Path | None) -> Address:
     The key is the one that was given, else the one in the data folder.
     """
     if url and key:
-        return Address(url=url, key=key)
+        return _address(url, key)
     config = configured(None, data).config
     here = folder(config, data)
     if not key:
         with contextlib.suppress(OSError):
             key = here.key.read_text().strip()
-    return Address(url=url or running_at(here) or configured_url(config), key=key)
+    if url:
+        return _address(url, key)
+    return _address(running_at(here) or configured_url(config), key, here)
 
 
 def control(*, url: str, key: str, data: Path | None) -> Address:
@@ -62,6 +67,15 @@ def control(*, url: str, key: str, data: Path | None) -> Address:
         return server(url=url, key=key, data=data)
     here = folder(configured(None, data).config, data)
     return Address(socket=str(sockets(here.run) / "control.sock"))
+
+
+def _address(url: str, key: str, here: DataFolder | None = None) -> Address:
+    """A public port; that of this data folder is known by the certificate that it left there."""
+    environ = environment()
+    ca, cert = environ.get(CA_VARIABLE, ""), environ.get(CERT_VARIABLE, "")
+    left = certificate(here) if here and not ca else None
+    shown = str(left) if left and left.exists() else ""
+    return Address(url=url, key=key, shown=shown, ca=ca, cert=cert)
 
 
 def running(here: DataFolder) -> Status | None:
@@ -84,4 +98,4 @@ def configured_url(config: Config) -> str:
     host = config.server.host
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
     named = f"[{reachable}]" if ":" in reachable else reachable
-    return f"http://{named}:{config.server.port}"
+    return f"{config.server.tls.scheme}://{named}:{config.server.port}"

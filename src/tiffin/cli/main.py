@@ -43,7 +43,14 @@ models.command("import")(wide.import_model)
 
 
 @app.callback()
-def tiffin() -> None:
+def tiffin(
+    ca: Annotated[
+        str, typer.Option("--ca", envvar="TIFFIN_CA", help="Authorities of a server's certificate.")
+    ] = "",
+    cert: Annotated[
+        str, typer.Option("--cert", envvar="TIFFIN_CERT", help="Our own certificate and its key.")
+    ] = "",
+) -> None:
     """The right model, on time, at a known cost.
 
     Tiffin serves models to OpenAI clients and accounts for every request. Begin with:
@@ -53,6 +60,10 @@ def tiffin() -> None:
 
     Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no server answers, 130 interrupted.
     """
+    if ca or cert:
+        from tiffin.config.environ import set_variables
+
+        set_variables({"TIFFIN_CA": ca, "TIFFIN_CERT": cert})
 
 
 @app.command()

@@ -12,6 +12,7 @@ from tiffin.cli.locate import config_path, configured, folder
 from tiffin.cli.screen import Welcome, screen
 from tiffin.config.models import files_of
 from tiffin.config.schema import Config
+from tiffin.config.tls import credentials_of
 from tiffin.control.catalogue.abilities import serves
 from tiffin.errors import Conflict
 from tiffin.types.paths import DataFolder
@@ -38,6 +39,8 @@ def serve_here(
         server = msgspec.structs.replace(server, host=host)
     if port is not None:
         server = msgspec.structs.replace(server, port=port)
+    if server.tls.on and handover < 0:
+        credentials_of(server.tls)  # a gateway would only find out later
     welcome = Welcome(key=_key(config, here), model=_first_model(config))
     options = Options(
         data=here.root,
