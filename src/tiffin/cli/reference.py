@@ -13,7 +13,7 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from tiffin.cli import template
-from tiffin.config import models, objectives, schema, shape
+from tiffin.config import models, objectives, prices, schema, shape
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
@@ -52,6 +52,13 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (objectives.Slo, "[routes.NAME.slo]", "routes.best.slo"),
     (schema.Guard, "[guards.NAME]", "guards.personal"),
     (schema.Egress, "[egress]", "egress"),
+    (prices.Prices, "[prices]", "prices"),
+    (prices.Rate, "[[prices.rates]]", "prices.rates"),
+    (prices.MachinePrice, "[[prices.machines]]", "prices.machines"),
+    (prices.ModelPrice, "[[prices.models]]", "prices.models"),
+    (prices.FixedPrice, "[[prices.fixed]]", "prices.fixed"),
+    (prices.Credit, "[[prices.credits]]", "prices.credits"),
+    (prices.PricePlan, "[[prices.plans]]", "prices.plans"),
     (schema.Telemetry, "[telemetry]", "telemetry"),
 )
 

@@ -17,6 +17,7 @@ from tiffin.config.models import (
     RemoteModel,
     WhisperModel,
 )
+from tiffin.config.pricing import broken_prices
 from tiffin.config.references import WAYS, broken_reference, broken_tls
 from tiffin.config.revisions import section_of
 from tiffin.config.schema import Config, Key, Route, Server, Tenant
@@ -39,6 +40,7 @@ def broken(config: Config) -> Iterator[Problem]:
         yield from _model(config, model, section_of(name))
     yield from broken_nesting(config.models)
     yield from broken_egress(config)
+    yield from broken_prices(config.prices, list(config.models))
     for name, route in config.routes.items():
         yield from _route(config, name, route)
 

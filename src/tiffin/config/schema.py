@@ -20,6 +20,7 @@ from tiffin.config.fields import (
 )
 from tiffin.config.models import Model
 from tiffin.config.objectives import Slo
+from tiffin.config.prices import Prices
 from tiffin.config.tenants import Key as Key
 from tiffin.config.tenants import Project as Project
 from tiffin.config.tenants import Tenant as Tenant
@@ -105,6 +106,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     routes: dict[str, Route] = {}
     guards: dict[str, Guard] = {}
     egress: Egress = Egress()
+    prices: Prices = Prices()
     telemetry: Telemetry = Telemetry()
 
 

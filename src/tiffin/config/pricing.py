@@ -1,0 +1,125 @@
+"""What types can't say about prices: dates exist and follow, every currency has a rate."""
+
+from collections.abc import Container, Iterator, Sequence
+
+from tiffin.config.prices import (
+    Dated,
+    MachinePrice,
+    ModelPrice,
+    Prices,
+    Rate,
+    moment_ns,
+    name_of,
+    offset_of,
+    until_of,
+)
+from tiffin.config.shape import Problem, nearest
+
+Mark = tuple[int, int]
+
+
+def broken_prices(prices: Prices, models: Sequence[str]) -> Iterator[Problem]:
+    """Every rule that the prices break."""
+    kinds = ("rates", "machines", "models", "fixed", "credits", "plans")
+    dates: list[Problem] = []
+    for kind in kinds:
+        entries: list[Dated] = getattr(prices, kind)
+        dates += _misdated(prices, entries, kind)
+    yield from dates
+    if dates:
+        return
+    for kind in kinds:
+        entries = getattr(prices, kind)
+        if kind != "credits":  # several grants of one name may pay at the same time
+            yield from _overlapping(prices, entries, kind)
+        yield from _without_rate(prices, entries, kind)
+    for number, machine in enumerate(prices.machines):
+        yield from _machine(machine, f"prices.machines[{number}]")
+    for number, price in enumerate(prices.models):
+        yield from _unknown_model(price, models, f"prices.models[{number}].model")
+
+
+def _misdated(prices: Prices, entries: Sequence[Dated], kind: str) -> Iterator[Problem]:
+    zone = offset_of(prices)
+    for number, entry in enumerate(entries):
+        where = f"prices.{kind}[{number}]"
+        try:
+            begins = moment_ns(entry.since, zone)
+        except ValueError:
+            yield Problem(f"{where}.since", f"there is no {entry.since}")
+            continue
+        try:
+            until = until_of(entry)
+            ends = moment_ns(until, zone) if until else begins + 1
+        except ValueError:
+            yield Problem(f"{where}.until", f"there is no {until}")
+            continue
+        if ends <= begins:
+            yield Problem(f"{where}.until", f"expected later than since, {entry.since}")
+
+
+def _overlapping(prices: Prices, entries: Sequence[Dated], kind: str) -> Iterator[Problem]:
+    zone = offset_of(prices)
+    order = sorted(range(len(entries)), key=lambda i: moment_ns(entries[i].since, zone))
+    last: dict[str, int] = {}
+    for number in order:
+        entry, name = entries[number], name_of(entries[number])
+        before = last.get(name)
+        last[name] = number
+        if before is None:
+            continue
+        earlier, since_ns = entries[before], moment_ns(entry.since, zone)
+        until = until_of(earlier)
+        ended = bool(until) and moment_ns(until, zone) <= since_ns
+        follows = not until and moment_ns(earlier.since, zone) < since_ns
+        if not ended and not follows:
+            yield Problem(
+                f"prices.{kind}[{number}].since",
+                f"{name} has another price then, of prices.{kind}[{before}]; give that one an"
+                f" until no later than {entry.since}, or begin later",
+            )
+
+
+def _without_rate(prices: Prices, entries: Sequence[Dated], kind: str) -> Iterator[Problem]:
+    zone = offset_of(prices)
+    first: dict[str, int] = {}
+    for rate in prices.rates:
+        since_ns = moment_ns(rate.since, zone)
+        first[rate.of] = min(since_ns, first.get(rate.of, since_ns))
+    for number, entry in enumerate(entries):
+        if isinstance(entry, Rate):
+            if entry.of == prices.currency:
+                where = f"prices.rates[{number}].of"
+                yield Problem(where, "the currency of [prices] needs no rate")
+        elif entry.currency not in ("", prices.currency):
+            known = first.get(entry.currency)
+            if known is None or known > moment_ns(entry.since, zone):
+                yield Problem(
+                    f"prices.{kind}[{number}].currency",
+                    f"there is no rate of {entry.currency} on {entry.since};"
+                    " add one to [[prices.rates]] that begins no later",
+                )
+
+
+def _machine(machine: MachinePrice, where: str) -> Iterator[Problem]:
+    owned = machine.terms == "owned"
+    if owned and (_zero(machine.purchase) or not machine.years):
+        yield Problem(where, "an owned machine has a purchase and the years that it lasts")
+    for name in ("purchase", "residual", "years", "spare", "watts", "kwh", "cooling"):
+        if not owned and getattr(machine, name) not in (0, "0"):
+            yield Problem(f"{where}.{name}", 'only terms = "owned" have it')
+    if not owned and _zero(machine.hourly):
+        yield Problem(f"{where}.hourly", "missing, expected what an hour costs")
+
+
+def _unknown_model(
+    price: ModelPrice, models: Sequence[str] | Container[str], where: str
+) -> Iterator[Problem]:
+    """What has ended may be the price of a model that has gone."""
+    if price.model not in models and not price.until:
+        hint = nearest(price.model, models)
+        yield Problem(where, f'there is no model "{price.model}"{hint}; one that went has an until')
+
+
+def _zero(amount: str) -> bool:
+    return not amount.strip("0.")
