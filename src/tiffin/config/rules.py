@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
+from tiffin.config.keeping import broken_idempotency, broken_vault
 from tiffin.config.launching import broken_devices, broken_launch
 from tiffin.config.models import (
     LaunchedModel,
@@ -34,6 +35,8 @@ def broken(config: Config) -> Iterator[Problem]:
     """Every rule that the configuration breaks."""
     yield from _grpc(config.server)
     yield from broken_tls(config.server.tls)
+    yield from broken_vault(config.server.vault)
+    yield from broken_idempotency(config.server.idempotency)
     for name, tenant in config.tenants.items():
         yield from _tenant(config, tenant, f"tenants.{name}")
     for name, model in config.models.items():

@@ -24,6 +24,7 @@ from tiffin.config.prices import Prices
 from tiffin.config.tenants import Key as Key
 from tiffin.config.tenants import Project as Project
 from tiffin.config.tenants import Tenant as Tenant
+from tiffin.config.vault import Idempotency, Vault
 from tiffin.types.tls import Tls
 
 CONFIG_VERSION = 1
@@ -56,6 +57,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     warm_replicas: WarmReplicas = -1
     region: RegionOrNone = ""
     tls: Tls = Tls()
+    vault: Vault = Vault()
+    idempotency: Idempotency = Idempotency()
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

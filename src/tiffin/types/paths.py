@@ -119,6 +119,16 @@ def audit_head(folder: DataFolder) -> Path:
     return folder.root / "audit.head.json"
 
 
+def vault(folder: DataFolder) -> Path:
+    """The tenants' keys for stored content, and the master key where none is configured."""
+    return folder.root / "vault"
+
+
+def idempotency_keys(folder: DataFolder) -> Path:
+    """The log of idempotency keys and their answers."""
+    return folder.root / "idempotency"
+
+
 def imported_files(folder: DataFolder, model: str) -> Path:
     """What `tiffin models import` made of a model, beside the store that has it too."""
     return folder.root / "imported" / model
