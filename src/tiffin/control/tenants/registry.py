@@ -68,6 +68,22 @@ class Registry:
             for digest in digests:
                 yield self.secrets[digest]
 
+    def prune(self, before_ns: int) -> None:
+        """Forget secrets that expired before a moment, and those of tenants that were closed."""
+        gone = [
+            secret.digest
+            for secret in self.secrets.values()
+            if 0 < secret.principal.expires_ns < before_ns
+            or self.is_closed(secret.principal.tenant)
+        ]
+        for digest in gone:
+            self._drop(digest)
+
+    def is_closed(self, tenant: str) -> bool:
+        """Whether a tenant of this name was closed."""
+        made = self.tenants.get(tenant)
+        return made is not None and made.closed
+
     def _put(self, secret: Secret) -> None:
         known = secret.digest in self.secrets
         self.secrets[secret.digest] = secret
