@@ -27,6 +27,7 @@ from tiffin.gateway.authenticate import (
     require_entrance,
     require_sight,
 )
+from tiffin.gateway.idempotency.finish import Walking
 from tiffin.gateway.operations import Operations
 from tiffin.gateway.respond import JSON, send_error
 from tiffin.gateway.route import route, visible
@@ -69,7 +70,7 @@ class Desk:
 class PublicSite:
     """The handler of the gateway's edge."""
 
-    def __init__(self, walk: Walk, operations: Operations, desk: Desk) -> None:
+    def __init__(self, walk: Walking, operations: Operations, desk: Desk) -> None:
         self._walk = walk
         self._operations = operations
         self._desk = desk

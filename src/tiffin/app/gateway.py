@@ -27,6 +27,7 @@ from tiffin.app.boot import FINISH, Boot, cannot_start, enter, read_boot
 from tiffin.app.clock import SystemClock
 from tiffin.app.credentials import PortCredentials, keep_fresh
 from tiffin.app.edges import public_edge
+from tiffin.app.kept import KeptAnswers
 from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.outlook import StatusOutlook
 from tiffin.app.polled_file import PolledFile
@@ -43,6 +44,8 @@ from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.conversations import MemoryConversations
 from tiffin.gateway.facts import Facts
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.idempotency.finish import Finishing
+from tiffin.gateway.idempotency.stage import Once
 from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import Pool
@@ -98,6 +101,7 @@ class Gateway:
             Endpoint(authority=b"control", path=str(sockets(self.data.run) / "control.sock"))
         )
         self.in_flight = self.meter.gauge("tiffin_requests_in_flight", "Requests being answered")
+        self.kept = KeptAnswers(boot, self.data, self.clock, self.meter)
         edge = self._edge()
         tls = boot.server.tls
         self.credentials = PortCredentials(tls, certificate(self.data)) if tls.on else None
@@ -140,6 +144,7 @@ class Gateway:
             asyncio.create_task(follow(self.ring)),
             asyncio.create_task(self._beat()),
             asyncio.create_task(self.pool.probe_for_ever()),
+            asyncio.create_task(self.kept.keep()),
             asyncio.create_task(self._drain()),
         ]
         if self.credentials is not None:
@@ -153,12 +158,15 @@ class Gateway:
         await self.server.run_on(socket.socket(fileno=self.boot.listen_fd))
         if self.leaving.is_set() and not self.stopping.is_set():
             await leaving
+        if finishing := self.finishing.running():
+            await asyncio.wait(finishing)
         for chore in (leaving, *chores):
             chore.cancel()
         await asyncio.gather(leaving, *chores, return_exceptions=True)
         self.outbox.flush()
         self._measure()
         self.journal.shut()
+        self.kept.shut()
         self.meter.close()
 
     def _edge(self) -> Edge:
@@ -175,8 +183,10 @@ class Gateway:
                 cache=ReplayCache(accounts),
                 pool=self.pool,
                 max_body_bytes=server.max_body_bytes,
+                once=Once(self.kept.register),
             )
         )
+        self.finishing = Finishing(walk)
         listings = self.meter.counter("tiffin_listings_total", "Listings answered")
         desk = Desk(
             snapshot=self.snapshot,
@@ -205,7 +215,7 @@ class Gateway:
             max_body_bytes=server.max_body_bytes,
         )
         dialect = ResponsesDialect(self.conversations, self._tenant_of, self.clock)
-        site = PublicSite(walk, all_operations(dialect), desk)
+        site = PublicSite(self.finishing, all_operations(dialect), desk)
         return public_edge(site, server, answer_error, self.outbox)
 
     def _tenant_of(self, exchange: Exchange) -> str:
@@ -277,7 +287,7 @@ class Gateway:
     async def _drain(self) -> None:
         """After TERM: let what runs finish, then tell the rest that it can't."""
         await self.stopping.wait()
-        running = self.server.running()
+        running = self.server.running() + self.finishing.running()
         if self.calls is not None:
             running += self.calls.running()
         if running:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tiffin.errors import (
     Blocked,
+    Conflict,
     Draining,
     InvalidRequest,
     NotFound,
@@ -31,6 +32,7 @@ REFUSALS = (
     Blocked,
     PermissionDenied,
     QuotaExceeded,
+    Conflict,
     Draining,
 )
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)

@@ -5,6 +5,7 @@ stream's first byte of content. Before it another target may be tried; after it,
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -39,7 +40,11 @@ MAX_GUARDED_BYTES = 8_388_608
 
 @dataclass(slots=True)
 class Run:
-    """A request on its way: what every attempt at it needs."""
+    """A request on its way: what every attempt at it needs.
+
+    `paying` is called before a target that may charge for the attempt; where it raises that target
+    isn't called.
+    """
 
     asked: Asked
     plan: Plan
@@ -49,6 +54,12 @@ class Run:
     weight: float = 1.0
     batch: bool = False
     read_at: float = 0.0
+    paying: Callable[[], None] | None = None
+
+    def trying(self, target: Target) -> None:
+        """This target is called next; raises what forbids it."""
+        if self.paying is not None and target.kind == "remote":
+            self.paying()
 
 
 @dataclass(slots=True)
@@ -149,6 +160,7 @@ class Attempts:
             refusal = station.refusal(self._ask(), self._started)
             if refusal is not None:
                 raise refusal
+        run.trying(target)
         call = Call(path, body, self._headers(target), run.due.deadline, b"POST", content)
         if station.only is None:
             visit = station.visit(call, self._wish(target), self._tried)

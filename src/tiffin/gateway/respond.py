@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from tiffin.dialects.dialect import Asked, Dialect, Whole
 from tiffin.errors import Draining, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
@@ -13,12 +15,22 @@ EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
 NO_STORE = (b"cache-control", b"no-cache")
 
 
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer as it went to its client: its bytes, and the headers that say what it is."""
+
+    body: bytes
+    headers: Headers
+    streaming: bool
+    status: int = 200
+
+
 @dataclass(slots=True)
 class Delivery:
     """How this client gets its answer.
 
-    `keep` collects what goes out where it may be cached, no more than about `keep_at_most` bytes;
-    `kept_headers` are those that say what it is. `asked` is there once the request was read.
+    `keep` collects what goes out where it may be given again, no more than about `keep_at_most`
+    bytes; `kept_headers` are those that say what it is. `asked` is there once the request was read,
+    `settled` says that all of the answer is there.
     """
 
     exchange: Exchange
@@ -29,9 +41,17 @@ class Delivery:
     keep_at_most: int = 0
     kept_headers: Headers | None = None
     asked: Asked | None = None
+    settled: bool = False
+
+    def collect(self, at_most: int) -> None:
+        """Collect what goes out, up to this many bytes or more."""
+        if self.keep is None:
+            self.keep = bytearray()
+        self.keep_at_most = max(self.keep_at_most, at_most)
 
     def settle(self) -> None:
         """All of the answer is there, and may go out: what is to remain of it is kept now."""
+        self.settled = True
         if self.asked is not None:
             self.asked.settle()
 
@@ -95,17 +115,21 @@ async def send_stream(delivery: Delivery, answer: Begun) -> None:
     exchange.finish()
 
 
-def send_cached(delivery: Delivery, body: bytes, headers: Headers, *, streaming: bool) -> None:
-    """A kept answer, replayed."""
-    exchange, hit = delivery.exchange, (b"x-tiffin-cache", b"hit")
-    delivery.account.status = 200
-    if streaming:
-        exchange.begin(200, delivery.head(EVENTS, NO_STORE, hit))
-        exchange.write(body)
+def send_kept(delivery: Delivery, kept: Kept, mark: tuple[bytes, bytes]) -> None:
+    """An answer that was given before, given again, and marked as that."""
+    exchange = delivery.exchange
+    delivery.account.status = kept.status
+    if kept.streaming:
+        exchange.begin(kept.status, delivery.head(EVENTS, NO_STORE, mark))
+        exchange.write(kept.body)
         exchange.finish()
     else:
-        exchange.respond(200, delivery.head(*headers, hit, *delivery.cost()), body)
+        head = delivery.head(*kept.headers, mark, *delivery.cost())
+        exchange.respond(kept.status, head, kept.body)
     delivery.account.content_sent()
+    if delivery.keep is not None:
+        delivery.keep += kept.body
+        delivery.kept_headers = kept.headers
 
 
 def send_error(exchange: Exchange, error: TiffinError, dialect: Dialect, headers: Headers) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 
 import structlog
@@ -16,6 +16,7 @@ from tiffin.gateway.authenticate import Authentication, check_endpoint, check_to
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.due import Due, due
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.idempotency.stage import Once
 from tiffin.gateway.operations import Operation
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery, send_answer, send_error
@@ -39,6 +40,7 @@ class Stages:
     cache: ReplayCache
     pool: Pool
     max_body_bytes: int
+    once: Once = field(default_factory=Once)
 
 
 class Walk:
@@ -85,10 +87,15 @@ class Walk:
                     batch,
                     read_at,
                 )
-                with stages.cache.look_up(run, delivery) as found:
-                    if not found:
-                        async with self._attempts(run, account) as answer:
-                            await send_answer(delivery, answer)
+                async with stages.once.hold(principal, run, delivery, body) as replayed:
+                    if not replayed:
+                        await self._answer(run, delivery)
+
+    async def _answer(self, run: Run, delivery: Delivery) -> None:
+        with self._stages.cache.look_up(run, delivery) as found:
+            if not found:
+                async with self._attempts(run, delivery.account) as answer:
+                    await send_answer(delivery, answer)
 
     def _attempts(self, run: Run, account: Account) -> Attempts:
         return Attempts(self._stages.pool, self._stages.guards, run, account, self._clock)

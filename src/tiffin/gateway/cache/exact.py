@@ -4,22 +4,17 @@ Off unless a plan declares a time to live. Bounded in bytes; the least recently 
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from hashlib import sha256
 
-from tiffin.ports.exchange import Headers
+from tiffin.gateway.respond import Kept
 from tiffin.types.snapshot import Plan
 
 MAX_ENTRY_BYTES = 1_048_576
 
 
-@dataclass(slots=True, frozen=True)
-class CachedReply:
-    """A whole answer as it went to the client; `expires` is a moment of the monotonic clock."""
+class CachedReply(Kept, frozen=True, kw_only=True):
+    """A whole answer; `expires` is a moment of the monotonic clock."""
 
-    body: bytes
-    headers: Headers
-    streaming: bool
     expires: float
 
 

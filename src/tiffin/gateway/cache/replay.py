@@ -6,8 +6,9 @@ from types import TracebackType
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.attempts import Run
 from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply, ExactCache, cache_key
-from tiffin.gateway.respond import Delivery, send_cached
+from tiffin.gateway.respond import Delivery, send_kept
 
+HIT = (b"x-tiffin-cache", b"hit")
 NOT_CACHED: AbstractContextManager[bool] = nullcontext(enter_result=False)
 
 
@@ -53,11 +54,11 @@ class LookUp:
         self._accounts.cache.add((run.plan.name, account.cache))
         if entry is None:
             delivery.headers.append((b"x-tiffin-cache", b"miss"))
-            delivery.keep, delivery.keep_at_most = bytearray(), MAX_ENTRY_BYTES
+            delivery.collect(MAX_ENTRY_BYTES)
             return False
         self._hit = True
         account.charge.free(run.plan.targets[0].price)
-        send_cached(delivery, entry.body, entry.headers, streaming=entry.streaming)
+        send_kept(delivery, entry, HIT)
         return True
 
     def __exit__(
@@ -70,6 +71,9 @@ class LookUp:
         if error is None and keep and not self._hit:
             expires = self._accounts.clock.monotonic() + self._run.plan.cache_ttl_s
             reply = CachedReply(
-                bytes(keep), self._delivery.kept_headers or [], self._run.asked.streaming, expires
+                body=bytes(keep),
+                headers=self._delivery.kept_headers or [],
+                streaming=self._run.asked.streaming,
+                expires=expires,
             )
             self._entries.put(self._key, reply)

@@ -1,0 +1,195 @@
+"""The keys of this data folder as one gateway knows them: it claims them, and keeps their answers.
+
+What must hold when the process dies at any moment is in the log before it is true here.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+import structlog
+
+from tiffin.errors import Indeterminate, NotFound, TiffinError, Unavailable
+from tiffin.gateway.idempotency.keys import Bounds, Entry, Keys, Wanted
+from tiffin.gateway.respond import Kept
+from tiffin.ports.clock import Clock
+from tiffin.ports.key_log import Fact, KeyLog, Place, Standing
+from tiffin.ports.vault import Label, Vault
+
+READ_AT_ONCE = 500
+MOVE_AT_ONCE = 64
+MOVE_BYTES = 4 << 20
+CROWDED_BYTES = 64 << 20
+TURN_TRIES = 50
+TURN_WAIT_S = 0.01
+NOWHERE = Place("", 0, 0, 0)
+
+log = structlog.get_logger("tiffin.gateway")
+
+
+class KeptAnswer(Kept, frozen=True, kw_only=True):
+    """The answer to `request` as it went to its client."""
+
+    request: str
+
+
+class Register:
+    """Use it from one loop. `load` before anything is claimed, `tend` a few times a second."""
+
+    def __init__(self, key_log: KeyLog, vault: Vault, clock: Clock, bounds: Bounds) -> None:
+        self.keys = Keys(bounds)
+        self._log = key_log
+        self._vault = vault
+        self._clock = clock
+        self._buried: set[str] = set()
+        self._loaded = False
+
+    async def load(self) -> None:
+        """Read what was written before, a little at a time; tries again where that fails."""
+        while not self._loaded:
+            try:
+                while self._read(READ_AT_ONCE):  # noqa: ASYNC110 - it reads, it doesn't wait
+                    await asyncio.sleep(0)
+                self._bury()
+                self._loaded = True
+            except TiffinError as error:
+                log.warning("idempotency_keys_unread", reason=error.message)
+                await asyncio.sleep(1.0)
+
+    async def claim(self, wanted: Wanted) -> Fact | KeptAnswer:
+        """A claim to be kept, released or lost later; or the answer to the same request.
+
+        Raises what forbids both, and `Unavailable` where nothing can be claimed now.
+        """
+        if not self._loaded:
+            raise Unavailable("idempotency keys are still being read", retry_after=1.0)
+        self._vault.prepare(wanted.tenant)
+        for _ in range(TURN_TRIES):
+            with self._log.turn() as mine:
+                if mine:
+                    return self._claim(wanted)
+            await asyncio.sleep(TURN_WAIT_S)
+        raise Unavailable("another gateway holds the idempotency keys for long", retry_after=1.0)
+
+    def paying(self, claim: Fact) -> None:
+        """Somebody who charges for it is about to be asked; raises `Unavailable`: then don't."""
+        self._tell(msgspec.structs.replace(claim, standing=Standing.PAYING))
+
+    def keep(self, claim: Fact, answer: KeptAnswer | None) -> None:
+        """It is answered; None is an answer that is too large to be kept. Never raises."""
+        done = msgspec.structs.replace(claim, standing=Standing.DONE)
+        if answer is not None:
+            try:
+                sealed = self._vault.seal(_label(claim), msgspec.msgpack.encode(answer))
+                self._tell(msgspec.structs.replace(done, kept=True), sealed)
+                return
+            except TiffinError as error:
+                log.error("answer_not_kept", request=claim.request, reason=error.message)
+        self._end(done)
+
+    def release(self, claim: Fact) -> None:
+        """Its key is free again. Never raises."""
+        self._end(msgspec.structs.replace(claim, standing=Standing.RELEASED))
+
+    def lose(self, claim: Fact) -> None:
+        """What it cost isn't known. Never raises."""
+        self._end(msgspec.structs.replace(claim, standing=Standing.LOST))
+
+    def tend(self) -> None:
+        """Forget what is old, see who has ended, and give back the room that is garbage."""
+        if not self._loaded:
+            return
+        self.keys.expire(self._clock.now_ns())
+        try:
+            with self._log.turn() as mine:
+                if mine:
+                    self._catch_up()
+                    self._bury()
+                    self._move()
+        except TiffinError as error:
+            log.warning("idempotency_keys_untended", reason=error.message)
+
+    def _claim(self, wanted: Wanted) -> Fact | KeptAnswer:
+        self._catch_up()
+        known = self.keys.find(wanted.scope)
+        if known is not None and known.begun and known.fact.epoch != self._log.epoch:
+            self._bury()
+        found = self.keys.claim(wanted, self._log.epoch, self._clock.now_ns())
+        if isinstance(found, Entry):
+            return self._answer(found)
+        self._tell(found)
+        return found
+
+    def _answer(self, entry: Entry) -> KeptAnswer:
+        fact, reason = entry.fact, "it was too large"
+        if fact.kept:
+            try:
+                content = self._vault.open(_label(fact), self._log.content(entry.place))
+                return msgspec.msgpack.decode(content, type=KeptAnswer)
+            except (NotFound, msgspec.DecodeError):
+                reason = "it can't be read any more"
+        raise Indeterminate(
+            f"the request with this Idempotency-Key ({fact.request}) was answered and isn't run"
+            f" again, but its answer isn't here: {reason}; use another key to run it anew"
+        )
+
+    def _tell(self, fact: Fact, content: bytes = b"") -> None:
+        self.keys.learn(fact, self._log.append(fact, content), self._clock.now_ns())
+
+    def _end(self, fact: Fact) -> None:
+        try:
+            self._tell(fact)
+        except TiffinError as error:  # after our death it will stand as it did before
+            log.error("idempotency_key_unwritten", request=fact.request, reason=error.message)
+            self.keys.learn(fact, NOWHERE, self._clock.now_ns())
+
+    def _read(self, most: int) -> bool:
+        told = self._log.read(most)
+        now_ns = self._clock.now_ns()
+        for fact, place in told:
+            self.keys.learn(fact, place, now_ns)
+        return bool(told)
+
+    def _catch_up(self) -> None:
+        while self._read(READ_AT_ONCE):
+            pass
+
+    def _bury(self) -> None:
+        ended = self._log.ended()
+        if ended - self._buried:
+            self._catch_up()  # what they wrote last
+            for epoch in ended - self._buried:
+                self.keys.bury(epoch)
+        self._buried = ended
+
+    def _move(self) -> None:
+        """Move what counts out of a segment that is mostly garbage, or out of the oldest where
+        all together are; then remove it."""
+        queues = self._log.movable()
+        total = sum(size for queue in queues for _, size in queue)
+        crowded = total > 2 * self.keys.all.bytes + CROWDED_BYTES
+        for (segment, size), *_ in queues:
+            entries = self.keys.in_segment(segment)
+            counting = sum(entry.place.bytes for entry in entries)
+            if counting * 2 > size and not crowded:
+                continue
+            for entry in _slice(entries):
+                content = self._log.content(entry.place) if entry.place.content_bytes else b""
+                self._tell(entry.fact, content)
+            if not self.keys.in_segment(segment):
+                self._log.drop(segment)
+            return
+
+
+def _slice(entries: list[Entry]) -> Iterator[Entry]:
+    """As many as may be moved at once."""
+    total = 0
+    for entry in entries[:MOVE_AT_ONCE]:
+        yield entry
+        total += entry.place.bytes
+        if total > MOVE_BYTES:
+            return
+
+
+def _label(fact: Fact) -> Label:
+    return Label(fact.tenant, "idempotency", f"{fact.scope.hex()}:{fact.seq}")
