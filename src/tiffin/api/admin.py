@@ -7,14 +7,17 @@ authenticated there as an admin and is named in `x-tiffin-tenant` and `x-tiffin-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
 from tiffin.config.load import Loaded
 from tiffin.config.schema import Tree
-from tiffin.control.office import Applied, Switched
+from tiffin.control.changing import Applied, Changing, Wanted
+from tiffin.control.history import Kept
+from tiffin.control.office import Switched
+from tiffin.control.preview import Preview
 from tiffin.control.report import Report
 from tiffin.dialects.openai.errors import error_response
 from tiffin.dialects.reader import Reader
@@ -62,8 +65,17 @@ class TotalsPage(msgspec.Struct, frozen=True, kw_only=True):
     data: list[Total]
 
 
-class _ConfigText(msgspec.Struct, forbid_unknown_fields=True):
-    toml: str
+class _ConfigBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A configuration: its text, or the number of one that was in force (0: the one before)."""
+
+    toml: str | None = None
+    number: int | None = None
+
+
+class HistoryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Configurations that were in force, as they were given, the newest first."""
+
+    data: list[Kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +84,7 @@ class Desk:
 
     report: Callable[[], Report]
     config: Callable[[], Loaded | None]
-    apply: Callable[[bytes], Applied]
-    load_again: Callable[[], Applied]
+    changing: Changing
     load: Callable[[str], Switched]
     unload: Callable[[str, str], Switched]
     restart: Callable[[str], Switched]
@@ -90,6 +101,8 @@ class AdminApi:
             b"/metrics": {b"GET": self._metrics},
             b"/admin/v1/status": {b"GET": self._status},
             b"/admin/v1/config": {b"GET": self._config, b"POST": self._apply},
+            b"/admin/v1/config/preview": {b"POST": self._preview},
+            b"/admin/v1/config/history": {b"GET": self._history},
             b"/admin/v1/reload": {b"POST": self._reload},
             b"/admin/v1/accounts": {b"GET": self._entries},
             b"/admin/v1/accounts/totals": {b"GET": self._totals},
@@ -142,15 +155,20 @@ class AdminApi:
         _answer(exchange, page)
 
     async def _apply(self, exchange: Exchange) -> None:
-        text = await exchange.body(MAX_CONFIG_BYTES)
-        if text.lstrip()[:1] == b"{":  # as JSON does and TOML can't
-            text = _toml_of(text)
-        applied = self._desk.apply(text)
+        wanted = _wanted(await exchange.body(MAX_CONFIG_BYTES))
+        applied = await self._desk.changing.apply(wanted, _who(exchange))
         log.info("configuration applied", by=_who(exchange), number=applied.number)
         _answer(exchange, applied)
 
+    async def _preview(self, exchange: Exchange) -> None:
+        wanted = _wanted(await exchange.body(MAX_CONFIG_BYTES))
+        _answer(exchange, await self._desk.changing.preview(wanted))
+
+    async def _history(self, exchange: Exchange) -> None:
+        _answer(exchange, HistoryPage(data=self._desk.changing.history()))
+
     async def _reload(self, exchange: Exchange) -> None:
-        applied = self._desk.load_again()
+        applied = await self._desk.changing.load_again(_who(exchange))
         log.info("configuration loaded again", by=_who(exchange), number=applied.number)
         _answer(exchange, applied)
 
@@ -191,11 +209,21 @@ def query_of(text: bytes) -> Query:
     return msgspec.convert(given, Query, strict=False)
 
 
-def _toml_of(body: bytes) -> bytes:
+def _wanted(body: bytes) -> Wanted:
+    if body.lstrip()[:1] != b"{":  # as JSON begins and TOML can't
+        return body
     try:
-        return Reader(_ConfigText).read(body)[0].toml.encode()
+        given = Reader(_ConfigBody).read(body)[0]
+        text = None if given.toml is None else given.toml.encode()
     except (TiffinError, UnicodeError) as cause:
-        raise MalformedBody(f'expected TOML, or JSON such as {{"toml": "…"}}: {cause}') from cause
+        raise MalformedBody(f"{_EXPECTED}: {cause}") from cause
+    wanted = given.number if text is None else text
+    if wanted is None or (text is not None and given.number is not None):
+        raise MalformedBody(f"{_EXPECTED}, one of both")
+    return wanted
+
+
+_EXPECTED: Final = 'expected TOML, or JSON such as {"toml": "…"} or {"number": 1}'
 
 
 def _model_in(path: bytes) -> str:

@@ -32,20 +32,22 @@ from tiffin.config.load import Loaded
 from tiffin.control import fetch
 from tiffin.control.applied import ConfigFiles, life_of
 from tiffin.control.catalogue.pull import Sources
+from tiffin.control.changing import Changing
 from tiffin.control.chores import Chore
 from tiffin.control.fleet.status import Status
+from tiffin.control.history import History
 from tiffin.control.ingest import Ingest
 from tiffin.control.machine import FILE as MACHINE_FILE
 from tiffin.control.machine import MachineWatch
 from tiffin.control.observed import Observed, observed
-from tiffin.control.office import Applied, Office
+from tiffin.control.office import Office
 from tiffin.control.publish import Publisher, Site, replace_file
 from tiffin.control.report import JournalStatus, Report, report
 from tiffin.errors import ConfigInvalid, TiffinError, Unavailable
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry import exposition, journal, log
 from tiffin.telemetry.metrics import Meter
-from tiffin.types.paths import DataFolder, sockets
+from tiffin.types.paths import DataFolder, history, sockets
 
 if TYPE_CHECKING:
     from tiffin.api.server import EdgeServer
@@ -56,6 +58,7 @@ PUBLISH_EVERY_S = 5.0
 METRICS_EVERY_S = 0.5
 LOOK_AROUND_EVERY_S = 5.0
 OBSERVE_EVERY_S = 0.25
+SECRETS_EVERY_S = 300.0
 HEARTBEAT_EVERY_S = 0.5
 TRIM_EVERY_S = 30.0
 TRIM_ROWS = 5_000
@@ -96,6 +99,13 @@ class Control:
         self.office = Office(
             files, self.publisher, site, self.fetching, self.clock, look=self._look
         )
+        self.changing = Changing(
+            self.office,
+            files,
+            History(history(self.folder)),
+            self.clock,
+            (boot.server, boot.telemetry),
+        )
         self.accounts = SqliteAccounts(self.folder.database)
         self.ingest = Ingest(self.folder.journal, self.accounts, self.meter, self.clock)
         self.collector = exposition.Collector(self.folder.metrics)
@@ -113,6 +123,8 @@ class Control:
             Chore("admin", self._serve, None),
             Chore("publish", self._publish, PUBLISH_EVERY_S),
             Chore("observe", self._observe, OBSERVE_EVERY_S),
+            Chore("secrets", self._renew, 0.0),
+            Chore("reload", self._reload, None),
             Chore("fetch", self.fetching.run, None),
             Chore("ingest", self.ingest.catch_up, INGEST_EVERY_S, INGEST_IDLE_S),
             Chore("trim", self._trim, TRIM_EVERY_S),
@@ -121,6 +133,7 @@ class Control:
             Chore("fold", self._fold, FOLD_EVERY_S),
             Chore("engines", self.calibrating.step, ENGINES_EVERY_S),
         ]
+        self.hung_up = asyncio.Event()
         self._server: EdgeServer | None = None
 
     async def run(self) -> None:
@@ -129,10 +142,11 @@ class Control:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
-        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+        loop.add_signal_handler(signal.SIGHUP, self.hung_up.set)
         for path in (self.folder.run, self.folder.metrics, self.folder.journal):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.office.open()
+        self.changing.opened()
         progress = ProgressFile(self.folder.run / f"{self.boot.name}.progress")
         progress.phase(Phase.READY)
         os.nice(NICENESS)
@@ -168,14 +182,6 @@ class Control:
             waiting,
         )
 
-    def apply(self, text: bytes) -> Applied:
-        """Take a configuration; see `Office.apply`."""
-        return self.office.apply(text, (self.boot.server, self.boot.telemetry))
-
-    def load_again(self) -> Applied:
-        """Read the configuration again; see `Office.load_again`."""
-        return self.office.load_again((self.boot.server, self.boot.telemetry))
-
     async def metrics(self) -> tuple[str, str]:
         """The content type and text of all processes' numbers; raises `OSError`."""
         self._measure_now()
@@ -190,8 +196,7 @@ class Control:
         desk = Desk(
             report=self.report,
             config=lambda: self.office.loaded,
-            apply=self.apply,
-            load_again=self.load_again,
+            changing=self.changing,
             load=self.office.load,
             unload=self.office.unload,
             restart=self.office.restart,
@@ -213,6 +218,10 @@ class Control:
 
     async def _observe(self) -> None:
         self.office.observe()
+
+    async def _renew(self) -> None:
+        await asyncio.sleep(SECRETS_EVERY_S)  # what was read at the start is fresh enough
+        await self.changing.renew()
 
     def _look(self) -> Observed:
         """What runs; nothing while the supervisor hasn't written what it has, but another."""
@@ -255,11 +264,15 @@ class Control:
         except (TimeoutError, TiffinError) as failure:
             log.warning("journals wait for the next start", error=str(failure))
 
-    def _hung_up(self) -> None:
-        try:
-            self.load_again()
-        except TiffinError as failure:
-            log.error("configuration refused when it was read again", error=str(failure))
+    async def _reload(self) -> None:
+        """Read the configuration again whenever somebody hung up."""
+        while True:
+            await self.hung_up.wait()
+            self.hung_up.clear()
+            try:
+                await self.changing.load_again("a HUP")
+            except TiffinError as failure:
+                log.error("configuration refused when it was read again", error=str(failure))
 
     def _file_came(self) -> None:
         # Where it can't be published now, the chore does it soon and says why it can't.

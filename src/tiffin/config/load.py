@@ -3,7 +3,7 @@
 import hashlib
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -26,13 +26,15 @@ class Loaded:
     """A configuration that can be used.
 
     `tree` is all of it with defaults filled in and credentials masked; `sha256` identifies it,
-    whatever the order or layout of the file; `source` says where it came from.
+    whatever the order or layout of the file; `source` says where it came from, `text` is how it was
+    given, where somebody wrote it.
     """
 
     config: Config
     tree: Tree
     sha256: str
     source: str
+    text: bytes | None = None
 
 
 def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Loaded:
@@ -66,7 +68,7 @@ def load_text(
         raise ConfigInvalid(f"not TOML: {reason}", where=source) from cause
     except RecursionError as cause:
         raise ConfigInvalid("nested too deeply", where=source) from cause
-    return load_tree(tree, environ, source=source)
+    return replace(load_tree(tree, environ, source=source), text=text)
 
 
 def load_tree(
@@ -106,16 +108,20 @@ def digest(config: Config) -> str:
 
 
 def redacted(config: Config) -> Tree:
-    """The whole tree as it may be shown: addresses without user, password and query."""
-    tree: Tree = _masked(msgspec.to_builtins(config))
+    """The whole tree as it may be shown."""
+    tree: Tree = masked(msgspec.to_builtins(config))
     return tree
 
 
-def _masked(value: Any) -> Any:
+def masked(value: Any, name: str = "") -> Any:
+    """A setting as it may be shown: addresses without user, password and query, and of a program
+    that prints a secret only its path."""
+    if name.endswith("_command") and isinstance(value, list):
+        return [*value[:1], *("***" for _ in value[1:])]
     if isinstance(value, dict):
-        return {name: _masked(inner) for name, inner in value.items()}
+        return {inner_name: masked(inner, inner_name) for inner_name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(inner) for inner in value]
+        return [masked(inner) for inner in value]
     if isinstance(value, str) and "://" in value:
         return _masked_url(value)
     return value

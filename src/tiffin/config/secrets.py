@@ -47,11 +47,11 @@ def hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def all_commands(config: Config) -> Outputs:
-    """What every program that is referred to prints, or why it doesn't; they run side by side."""
+def commands_of(config: Config) -> list[Command]:
+    """The programs that print keys, of tenants and of remote models."""
     sections: list[Key | RemoteModel] = [key for _, _, key in _keys(config)]
     sections += [one for one in config.models.values() if isinstance(one, RemoteModel)]
-    return outputs_of(tuple(one.key_command) for one in sections if one.key_command)
+    return [tuple(one.key_command) for one in sections if one.key_command]
 
 
 def key_hashes(
@@ -62,7 +62,7 @@ def key_hashes(
     Two entries must not have the same key: nobody could say whose a request is. `outputs` are what
     programs printed; without it they are run.
     """
-    outputs = all_commands(config) if outputs is None else outputs
+    outputs = outputs_of(commands_of(config)) if outputs is None else outputs
     owners: dict[str, tuple[str, str]] = {}
     for tenant, name, key in _keys(config):
         where = f"tenants.{tenant}.keys.{name}"
@@ -78,7 +78,7 @@ def upstream_keys(
     config: Config, environ: Mapping[str, str] | None = None, outputs: Outputs | None = None
 ) -> dict[str, str]:
     """The keys of remote models, by model; raises `ConfigInvalid` where one can't be read."""
-    outputs = all_commands(config) if outputs is None else outputs
+    outputs = outputs_of(commands_of(config)) if outputs is None else outputs
     return {
         name: _read(f"models.{name}", model, environ, outputs)
         for name, model in config.models.items()

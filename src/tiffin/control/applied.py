@@ -5,12 +5,14 @@ it was given to lives, and where a server is started without a file, until the n
 A server that is started with a file, or told to read it again, takes that file.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from tiffin.config.load import Loaded, load, load_text
 from tiffin.control.publish import replace_file
+from tiffin.errors import ConfigInvalid
 from tiffin.types.paths import DataFolder, one_before
 
 APPLIED = "applied"
@@ -37,22 +39,52 @@ class ConfigFiles:
         path = in_force(self._folder, self._given, self._server)
         return load(path) if path else self._starter()
 
-    def load_again(self) -> Loaded:
-        """What the server was given when it was started, read anew."""
-        if self._given is None:
-            return self.load()
-        loaded = load(self._given)
-        self._note.unlink(missing_ok=True)
-        return loaded
+    def given(self) -> Loaded:
+        """What the server was given when it was started, read anew; changes nothing."""
+        return load(self._given) if self._given else self.load()
 
-    def read(self, text: bytes) -> Loaded:
-        """What a text would come to; changes nothing."""
-        return load_text(text, source=APPLIED)
+    def read(self, text: bytes | None) -> Loaded:
+        """What a text would come to; changes nothing. Without one it is the starter's."""
+        if text is not None:
+            return load_text(text, source=APPLIED)
+        if self._given is not None:
+            raise ConfigInvalid(f"the starter's isn't for a server that was given {self._given}")
+        return self._starter()
 
-    def keep(self, text: bytes) -> None:
-        """Make a text what is in force from now on."""
-        if self._folder.applied.exists():
-            replace_file(one_before(self._folder.applied), self._folder.applied.read_bytes())
+    def keep(self, text: bytes | None) -> Callable[[], None]:
+        """Make a text what is in force from now on, without one the starter's.
+
+        What is given back undoes that; it needs no room on the disk.
+        """
+        applied, before = self._folder.applied, one_before(self._folder.applied)
+        had = applied.exists()
+        noted = _applied_to(self._folder, self._server)
+        if had:
+            before.unlink(missing_ok=True)
+            before.hardlink_to(applied)
+
+        def undo() -> None:
+            with contextlib.suppress(OSError):
+                before.replace(applied) if had else applied.unlink(missing_ok=True)
+                if not noted:
+                    self._note.unlink(missing_ok=True)
+
+        try:
+            self._put(text)
+        except OSError:
+            undo()
+            raise
+        return undo
+
+    def keep_given(self) -> None:
+        """Make what the server was given what is in force from now on."""
+        if self._given is not None:
+            self._note.unlink(missing_ok=True)
+
+    def _put(self, text: bytes | None) -> None:
+        if text is None:
+            self._folder.applied.unlink(missing_ok=True)
+            return
         replace_file(self._folder.applied, text)
         replace_file(self._note, self._server.encode())
 

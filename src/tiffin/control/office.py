@@ -1,41 +1,30 @@
 """Keeps the published snapshot true to the configuration in force and to the files that came."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import msgspec
 
 from tiffin.config.load import Loaded
-from tiffin.config.schema import Config, Server, Telemetry
-from tiffin.config.secrets import key_hashes, upstream_keys
+from tiffin.config.schema import Config
 from tiffin.control.applied import ConfigFiles
+from tiffin.control.candidate import Candidate, prepared
 from tiffin.control.engines.calibrations import Calibrations
 from tiffin.control.fetch import Fetching
+from tiffin.control.key_files import KeyFile, KeyFiles
 from tiffin.control.observed import Observed
-from tiffin.control.publish import Keys, Publisher, Site, compose
+from tiffin.control.publish import Publisher, Site, compose
 from tiffin.control.restarted import Restarted
+from tiffin.control.tenants.clashes import check_clashes
+from tiffin.control.tenants.registry import Registry
 from tiffin.control.unloaded import Unloaded
 from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
 from tiffin.ports.clock import Clock
 from tiffin.telemetry import log
 from tiffin.types.paths import calibrations, restarted_models
-
-LIVE = frozenset({"server.request_timeout_s", "telemetry.account_days", "telemetry.max_accounts"})
-"""Settings of the processes' own sections that take effect without a new start."""
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What taking a configuration did: which settings changed, by path, under which number.
-
-    `restart` are settings that the running processes don't follow until the next start.
-    """
-
-    number: int
-    config_hash: str
-    changed: list[str]
-    restart: list[str]
+from tiffin.types.snapshot import Snapshot
 
 
 class Switched(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +38,7 @@ class Switched(msgspec.Struct, frozen=True, kw_only=True):
 class Office:
     """The configuration in force and what follows from it. Nothing here needs the database.
 
-    `running` is what the processes were started with; `look` tells what runs now.
+    `look` tells what runs now; `taken` is what is in force, with what it refers to.
     """
 
     def __init__(
@@ -72,7 +61,9 @@ class Office:
         self._observed = Observed()
         self._fetching = fetching
         self._clock = clock
-        self._keys: Keys = {}
+        self.registry = Registry()
+        self._key_files = KeyFiles(site.folder.run)
+        self.taken: Candidate | None = None
         self.loaded: Loaded | None = None
         self.fault = ""
 
@@ -98,7 +89,7 @@ class Office:
         why; where nothing was, `ConfigInvalid` is raised.
         """
         try:
-            self._adopt(self._files.load())
+            self._adopt(prepared(self._files.load()))
         except ConfigInvalid as failure:
             if self._publisher.current is None:
                 raise
@@ -107,36 +98,21 @@ class Office:
         except Unavailable as failure:
             log.error("snapshot not published yet", error=str(failure))
 
-    def apply(self, text: bytes, running: tuple[Server, Telemetry]) -> Applied:
-        """Take a configuration that somebody gave, whole or not at all.
+    def adopt(self, candidate: Candidate) -> int:
+        """Have this in force from now on; the number of the snapshot that says so.
 
-        Raises `ConfigInvalid`, or `Unavailable` where it can't be kept, and nothing has changed; or
-        `Unavailable` where it can't be published yet, which `refresh` makes good.
+        Raises `ConfigInvalid` where files can't be had from where it says, `Unavailable` where it
+        can't be published, and nothing has changed.
         """
-        before = self.config
-        loaded = self._files.read(text)
-        self._fetching.check(loaded.config)
-        _keys(loaded.config)
+        self._fetching.check(candidate.config)
+        before, fault = self.taken, self.fault
         try:
-            self._files.keep(text)
-        except OSError as cause:
-            raise Unavailable(
-                f"the configuration can't be kept: {cause}", retry_after=1.0
-            ) from cause
-        self._adopt(loaded)
-        return self._applied(before, running)
-
-    def load_again(self, running: tuple[Server, Telemetry]) -> Applied:
-        """Take anew what the server was started with; raises as `apply` does."""
-        before = self.config
-        try:
-            loaded = self._files.load_again()
-            self._fetching.check(loaded.config)
-            self._adopt(loaded)
-        except ConfigInvalid as failure:
-            self.fault = f"the configuration was refused when it was read again: {failure}"
+            self._adopt(candidate)
+        except BaseException:
+            self._back_to(before, fault)
             raise
-        return self._applied(before, running)
+        current = self._publisher.current
+        return current.number if current else 0
 
     def unload(self, model: str, reason: str) -> Switched:
         """End a model's replica, and have it answer nothing until it is loaded again.
@@ -168,27 +144,51 @@ class Office:
 
     def refresh(self) -> None:
         """Publish again where files have come since; raises `Unavailable` where that can't be."""
-        if self.loaded is None:
+        if self.taken is None:
             return
         self._observed = self._look()
         self._calibrated = self.calibrations.mark()
-        snapshot = compose(
-            self.calibrations.decided(self.loaded),
-            self._keys,
-            self._fetching.shelf,
-            replace(
-                self._site,
-                observed=self._observed,
-                unloaded=self._unloaded.reasons,
-                restarts=self._restarted.counts,
-            ),
-            self._publisher.current,
-            self._clock.now_ns(),
-        )
+        key_files = self._key_files.seen(self.taken.config)
+        snapshot = self._composed(self.taken, self._publisher.current, key_files)
         try:
             self._publisher.publish(snapshot)
         except OSError as cause:
             raise Unavailable(f"the snapshot can't be written: {cause}", retry_after=1.0) from cause
+
+    def outlook(self, candidate: Candidate) -> Snapshot:
+        """What would be published at once if nothing had been before, without keys.
+
+        Raises `ConfigInvalid` where files can't be had from where it says.
+        """
+        self._fetching.check(candidate.config)
+        return self._composed(replace(candidate, keys={}), None, {})
+
+    def _composed(
+        self, candidate: Candidate, previous: Snapshot | None, key_files: Mapping[str, KeyFile]
+    ) -> Snapshot:
+        site = replace(
+            self._site,
+            observed=self._observed,
+            unloaded=self._unloaded.reasons,
+            restarts=self._restarted.counts,
+            made=self.registry.made(),
+            key_files=key_files,
+        )
+        return compose(
+            self.calibrations.decided(candidate.loaded),
+            candidate.keys,
+            self._fetching.shelf,
+            site,
+            previous,
+            self._clock.now_ns(),
+        )
+
+    def _back_to(self, before: Candidate | None, fault: str) -> None:
+        self.taken, self.loaded, self.fault = before, before.loaded if before else None, fault
+        if before is not None:
+            self._fetching.want(before.config)
+            with suppress(OSError):
+                self._key_files.put(before.config, before.upstream)
 
     def _switch(self, model: str, keep: Callable[[], None], *, loaded: bool) -> Switched:
         if model not in self.config.models:
@@ -202,42 +202,14 @@ class Office:
         log.info("model switched", model=model, loaded=loaded)
         return Switched(model=model, loaded=loaded, number=current.number if current else 0)
 
-    def _adopt(self, loaded: Loaded) -> None:
-        self._keys = _keys(loaded.config)
-        self.loaded = loaded
-        self.fault = ""
-        self._fetching.want(loaded.config)
+    def _adopt(self, candidate: Candidate) -> None:
+        check_clashes(candidate.config, candidate.keys, self.registry)
+        try:
+            self._key_files.put(candidate.config, candidate.upstream)
+        except OSError as cause:
+            raise Unavailable(f"a key can't be kept: {cause}", retry_after=1.0) from cause
+        self.taken, self.loaded, self.fault = candidate, candidate.loaded, ""
+        self._fetching.want(candidate.config)
         self.refresh()
+        loaded = candidate.loaded
         log.info("configuration taken", source=loaded.source, sha256=loaded.sha256)
-
-    def _applied(self, before: Config, running: tuple[Server, Telemetry]) -> Applied:
-        config = self.config
-        started = msgspec.structs.replace(config, server=running[0], telemetry=running[1])
-        current = self._publisher.current
-        return Applied(
-            number=current.number if current else 0,
-            config_hash=self.loaded.sha256 if self.loaded else "",
-            changed=list(changed(msgspec.to_builtins(before), msgspec.to_builtins(config))),
-            restart=[
-                path
-                for path in changed(msgspec.to_builtins(started), msgspec.to_builtins(config))
-                if path not in LIVE
-            ],
-        )
-
-
-def _keys(config: Config) -> Keys:
-    """The hashes of all keys; raises `ConfigInvalid` where one, or an upstream's, can't be read."""
-    upstream_keys(config)
-    return key_hashes(config)
-
-
-def changed(before: Any, after: Any, where: str = "") -> Iterator[str]:
-    """The paths of the settings in which two trees differ; what only one has counts as one."""
-    if not (isinstance(before, dict) and isinstance(after, dict)):
-        if before != after:
-            yield where
-        return
-    for name in sorted(before.keys() | after.keys()):
-        path = f"{where}.{name}" if where else name
-        yield from changed(before.get(name), after.get(name), path)

@@ -55,7 +55,8 @@ class Site:
 
     `epoch` is what makes all its processes others: Tiffin's version. `unloaded` are the models that
     aren't to run here, with the reasons; `restarts` says how often a model was told to start anew;
-    `made` is who was let in through its API.
+    `made` is who was let in through its API; `key_files` are the files of upstreams' keys by model,
+    each with a number that is another one once it has changed.
     """
 
     folder: DataFolder
@@ -65,6 +66,7 @@ class Site:
     unloaded: Mapping[str, str] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
     made: Made = field(default_factory=Made)
+    key_files: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
 
 def compose(
@@ -202,7 +204,9 @@ def _wish(name: str, config: Config, shelf: Shelf, site: Site) -> Wish:
     if name in site.unloaded:
         state, reason = UNLOADED, site.unloaded[name]
     if isinstance(model, RemoteModel):
-        return Wish(_remote_target(name, revision, model, state, reason))
+        target = _remote_target(name, revision, model, state, reason)
+        path, mark = site.key_files.get(name, ("", 0))
+        return Wish(msgspec.structs.replace(target, key_file=path, key_mark=mark))
     own: tuple[Deployment, ...] = ()
     if state == READY:
         epoch = f"{site.epoch} {site.restarts.get(name, 0)}"
@@ -244,7 +248,6 @@ def _remote_target(name: str, revision: str, model: RemoteModel, state: str, rea
         url=model.url,
         upstream_model=model.model or name,
         key_env=model.key_env,
-        key_file=model.key_file,
         max_concurrency=model.max_concurrency,
         queue=model.queue,
         connect_timeout_s=model.connect_timeout_s,

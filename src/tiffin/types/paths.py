@@ -89,6 +89,11 @@ def certificate(folder: DataFolder) -> Path:
     return folder.run / "certificate.pem"
 
 
+def history(folder: DataFolder) -> Path:
+    """The configurations that were in force, as they were given."""
+    return folder.root / "history"
+
+
 def measured_file(folder: DataFolder) -> Path:
     """What replicas were measured to take, by generation."""
     return folder.root / "measured.json"

@@ -124,6 +124,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     upstream_model: str = ""
     key_env: str = ""
     key_file: str = ""
+    key_mark: int = 0
     max_concurrency: int = 64
     queue: int = 256
     connect_timeout_s: float = 5.0

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.control.installation import ONE, RUNNING, TWO, Installation
+from tests.unit.control.installation import ONE, TWO, Installation
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.api.admin import AdminApi, Desk
 from tiffin.control.publish import Publisher
@@ -36,8 +36,7 @@ class Pages:
                     JournalStatus(behind_s=0.0, bytes=0),
                 ),
                 config=lambda: self.office.loaded,
-                apply=lambda text: self.office.apply(text, RUNNING),
-                load_again=lambda: self.office.load_again(RUNNING),
+                changing=self.site.changing,
                 load=self.office.load,
                 unload=self.office.unload,
                 restart=self.office.restart,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.installation import ONE, RUNNING, TWO, Installation
+from tests.unit.control.installation import ONE, TWO, Installation
 from tiffin.control.applied import life_of
+from tiffin.control.changing import changed
 from tiffin.control.observed import Observed
-from tiffin.control.office import changed
 from tiffin.control.publish import Publisher
 from tiffin.errors import ConfigInvalid, ModelNotFound, Unavailable
 from tiffin.types.paths import one_before
@@ -24,8 +24,8 @@ def test_the_file_is_published(site: Installation) -> None:
 
 
 def test_what_is_applied_is_published_and_told(site: Installation) -> None:
-    office = site.opened()
-    applied = office.apply(TWO, RUNNING)
+    site.opened()
+    applied = site.apply(TWO)
     assert site.published == ["two"]
     assert applied.number == 2
     assert applied.changed == [
@@ -38,7 +38,8 @@ def test_what_is_applied_is_published_and_told(site: Installation) -> None:
 
 
 def test_it_outlives_control_but_not_the_server(site: Installation) -> None:
-    site.opened(life="1").apply(TWO, RUNNING)
+    site.opened(life="1")
+    site.apply(TWO)
     site.opened(life="1")
     assert site.published == ["two"]
     site.opened(life="2")
@@ -46,8 +47,10 @@ def test_it_outlives_control_but_not_the_server(site: Installation) -> None:
 
 
 def test_without_a_file_it_stays_until_the_next(site: Installation) -> None:
-    site.opened(life="1", given=False).apply(TWO, RUNNING)
-    site.opened(life="2", given=False).apply(ONE, RUNNING)
+    site.opened(life="1", given=False)
+    site.apply(TWO)
+    site.opened(life="2", given=False)
+    site.apply(ONE)
     assert site.folder.applied.read_bytes() == ONE
     assert one_before(site.folder.applied).read_bytes() == TWO
     site.opened(life="3", given=False)
@@ -55,10 +58,10 @@ def test_without_a_file_it_stays_until_the_next(site: Installation) -> None:
 
 
 def test_reading_again_takes_the_file_for_good(site: Installation) -> None:
-    office = site.opened()
-    office.apply(TWO, RUNNING)
+    site.opened()
+    site.apply(TWO)
     site.file.write_bytes(ONE + b"queue = 3\n")
-    office.load_again(RUNNING)
+    site.load_again()
     assert site.published == ["one"]
     site.opened()
     assert site.published == ["one"]
@@ -77,17 +80,17 @@ def test_reading_again_takes_the_file_for_good(site: Installation) -> None:
 def test_what_cannot_be_used_changes_nothing(site: Installation, text: bytes) -> None:
     office = site.opened()
     with pytest.raises(ConfigInvalid):
-        office.apply(text, RUNNING)
+        site.apply(text)
     assert site.published == ["one"]
     assert not site.folder.applied.exists()
     assert office.fault == ""
 
 
 def test_what_cannot_be_kept_changes_nothing(site: Installation) -> None:
-    office = site.opened()
+    site.opened()
     site.folder.applied.with_name("applied.toml.tmp").mkdir()
     with pytest.raises(Unavailable, match="can't be kept"):
-        office.apply(TWO, RUNNING)
+        site.apply(TWO)
     assert site.published == ["one"]
 
 
@@ -98,15 +101,15 @@ def test_a_file_that_broke_leaves_the_last_snapshot(site: Installation) -> None:
     assert site.published == ["one"]
     assert "can't be used" in office.fault
     site.file.write_bytes(ONE)
-    office.load_again(RUNNING)
+    site.load_again()
     assert office.fault == ""
 
 
-def test_a_file_that_broke_is_refused_when_it_is_read_again(site: Installation) -> None:
+async def test_a_file_that_broke_is_refused_when_it_is_read_again(site: Installation) -> None:
     office = site.opened()
     site.file.write_bytes(b"broken")
     with pytest.raises(ConfigInvalid):
-        office.load_again(RUNNING)
+        await site.changing.load_again("somebody")
     assert site.published == ["one"]
     assert "refused" in office.fault
 

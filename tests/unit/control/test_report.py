@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.unit.control.installation import RUNNING, Installation
+from tests.unit.control.installation import Installation
 from tiffin.control.chores import Chore
 from tiffin.control.fetch import Download
 from tiffin.control.fleet.status import ProcessStatus, State, Status
@@ -99,7 +99,7 @@ def test_what_is_to_replace_a_model_is_told_of_with_its_fault(site: Installation
     name = replica_of(site, "parrot")
     site.observed = Observed(frozenset({name}), frozenset({name}))
     site.file.write_text('[models.parrot]\nruntime = "echo"\nfail_load = "no"\n')
-    office.load_again(RUNNING)
+    site.load_again()
     snapshot = Publisher(site.folder.snapshot).current
     assert snapshot is not None
     fresh = socket_name(snapshot.coming["parrot"].sockets[0])

@@ -1,0 +1,41 @@
+"""A configuration that can be taken: everything that it refers to was found."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tiffin.config.commands import outputs_of
+from tiffin.config.load import Loaded
+from tiffin.config.schema import Config
+from tiffin.config.secrets import commands_of, key_hashes, upstream_keys
+from tiffin.config.tls import credentials_of
+from tiffin.control.tenants.published import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """`keys` are the hashes of all keys, `upstream` the keys of remote models themselves."""
+
+    loaded: Loaded
+    keys: Keys = field(default_factory=dict)
+    upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def config(self) -> Config:
+        """Its values."""
+        return self.loaded.config
+
+    @property
+    def asks(self) -> bool:
+        """Whether a program has to be asked for something."""
+        return bool(commands_of(self.config))
+
+
+def prepared(loaded: Loaded) -> Candidate:
+    """Find everything; it may wait for programs. Raises `ConfigInvalid` where something is not."""
+    config = loaded.config
+    outputs = outputs_of(commands_of(config))
+    upstream = upstream_keys(config, outputs=outputs)
+    keys = key_hashes(config, outputs=outputs)
+    if config.server.tls.on:
+        credentials_of(config.server.tls)
+    return Candidate(loaded, keys, upstream)

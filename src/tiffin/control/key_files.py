@@ -1,0 +1,58 @@
+"""Keys of upstreams as gateways find them: those that programs print, as private files.
+
+Whoever reads a key by its file sees by a number whether it is another one, not which.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tiffin.config.models import RemoteModel
+from tiffin.config.schema import Config
+from tiffin.control.publish import replace_file
+
+KeyFile = tuple[str, int]
+
+SUFFIX: Final = ".key"
+
+
+class KeyFiles:
+    """The folder must be there and private. Methods but `seen` raise `OSError`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, KeyFile] = {}
+
+    def put(self, config: Config, keys: Mapping[str, str]) -> None:
+        """Leave the keys of models whose section names a program, and no others."""
+        wanted = {
+            self._path(name): keys[name]
+            for name, model in config.models.items()
+            if isinstance(model, RemoteModel) and model.key_command
+        }
+        for path, key in wanted.items():
+            if not path.exists() or path.read_text() != key:
+                replace_file(path, key.encode(), lasting=False)
+        for path in self._folder.glob(f"upstream-*{SUFFIX}"):
+            if path not in wanted:
+                path.unlink(missing_ok=True)
+
+    def seen(self, config: Config) -> Mapping[str, KeyFile]:
+        """Where the keys of models are that lie in files, and a number that goes with the content.
+
+        Of one that can't be looked at now it is the last that was.
+        """
+        known, self._known = self._known, {}
+        for name, model in config.models.items():
+            if not isinstance(model, RemoteModel) or not (model.key_file or model.key_command):
+                continue
+            path = Path(model.key_file).expanduser() if model.key_file else self._path(name)
+            before = known.get(name, ("", 0))
+            try:
+                self._known[name] = str(path), path.stat().st_mtime_ns
+            except OSError:
+                self._known[name] = before if before[0] == str(path) else (str(path), 0)
+        return self._known
+
+    def _path(self, model: str) -> Path:
+        return self._folder / f"upstream-{model}{SUFFIX}"
