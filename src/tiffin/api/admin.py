@@ -1,21 +1,25 @@
 """Control's inbound edge: metrics, status, configuration and accounts, as JSON.
 
 It listens on a socket that only its owner may use; who comes through the public port has been
-authenticated there as an admin and is named in `x-tiffin-tenant` and `x-tiffin-key`.
+authenticated there and is named in `x-tiffin-tenant` and `x-tiffin-key`, with the key's role.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from tiffin.api.admin_openapi import Endpoint, Told, document
+from tiffin.api.gate import OF_TENANTS, caller_of
+from tiffin.api.tenancy import TOLD, TenancyPages
 from tiffin.config.load import Loaded
 from tiffin.config.schema import Tree
 from tiffin.control.changing import Applied, Changing, Wanted
-from tiffin.control.history import Kept
+from tiffin.control.history import Earlier
 from tiffin.control.office import Switched
 from tiffin.control.preview import Preview
 from tiffin.control.report import Report
@@ -73,9 +77,38 @@ class _ConfigBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HistoryPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Configurations that were in force, as they were given, the newest first."""
+    """Configurations that were in force, the newest first."""
 
-    data: list[Kept]
+    data: list[Earlier]
+
+
+_CONFIG: Final = MappingProxyType({"application/toml": str, "application/json": _ConfigBody})
+_MODEL: Final = "/admin/v1/models/{model}/"
+_TOLD: Final[Mapping[Endpoint, Told]] = MappingProxyType(
+    {
+        ("GET", "/metrics"): Told("Everybody's counters for Prometheus"),
+        ("GET", "/admin/v1/status"): Told("What runs, what is fetched, how models stand", Report),
+        ("GET", "/admin/v1/config"): Told("The configuration in force", ConfigPage),
+        ("POST", "/admin/v1/config"): Told(
+            "Take a configuration, whole or not at all",
+            Applied,
+            takes=_CONFIG,
+        ),
+        ("POST", "/admin/v1/config/preview"): Told(
+            "What taking a configuration would do", Preview, takes=_CONFIG
+        ),
+        ("GET", "/admin/v1/config/history"): Told(
+            "The configurations that were in force", HistoryPage
+        ),
+        ("POST", "/admin/v1/reload"): Told("Read the configuration's file again", Applied),
+        ("GET", "/admin/v1/accounts"): Told("Accounts, newest first", EntriesPage, query=Query),
+        ("GET", "/admin/v1/accounts/totals"): Told("What all accounts come to", TotalsPage),
+        ("POST", _MODEL + "load"): Told("Load a model that was unloaded", Switched),
+        ("POST", _MODEL + "unload"): Told("Unload a model, over restarts too", Switched),
+        ("POST", _MODEL + "restart"): Told("Replace a model's replicas, new before old", Switched),
+    }
+)
+"""What the document says of pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +123,8 @@ class Desk:
     restart: Callable[[str], Switched]
     metrics: Callable[[], Awaitable[tuple[str, str]]]
     accounts: Accounts
+    gate: Callable[[Exchange, Page], Awaitable[None]]
+    tenancy: TenancyPages
 
 
 class AdminApi:
@@ -99,6 +134,7 @@ class AdminApi:
         self._desk = desk
         self._pages: dict[bytes, dict[bytes, Page]] = {
             b"/metrics": {b"GET": self._metrics},
+            b"/admin/openapi.json": {b"GET": self._openapi},
             b"/admin/v1/status": {b"GET": self._status},
             b"/admin/v1/config": {b"GET": self._config, b"POST": self._apply},
             b"/admin/v1/config/preview": {b"POST": self._preview},
@@ -117,14 +153,24 @@ class AdminApi:
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one exchange."""
         try:
-            await self._page(exchange)(exchange)
+            await self._desk.gate(exchange, self._page(exchange))
         except TiffinError as error:
             _fail(exchange, error)
         except Exception as error:  # noqa: BLE001 - the outermost edge: one request fails, no more
             log.error("admin request broke", path=exchange.path[:80], exc_info=error)
             _fail(exchange, TiffinError("something broke on our side; the log says what"))
 
+    def endpoints(self) -> Iterator[Endpoint]:
+        """All that is answered, by method and path."""
+        for path, page in self._pages.items():
+            yield from ((method.decode(), path.decode()) for method in page)
+        for verb, page in self._switches.items():
+            yield from ((method.decode(), _MODEL + verb.decode()) for method in page)
+        yield from self._desk.tenancy.endpoints()
+
     def _page(self, exchange: Exchange) -> Page:
+        if exchange.path.startswith(OF_TENANTS):
+            return self._desk.tenancy
         pages = self._pages.get(exchange.path)
         if pages is None and exchange.path.startswith(MODELS):
             pages = self._switches.get(exchange.path.rpartition(b"/")[2])
@@ -143,6 +189,9 @@ class AdminApi:
         except OSError as cause:
             raise Unavailable(f"metrics can't be read: {cause}", retry_after=1.0) from cause
         exchange.respond(200, [(b"content-type", content_type.encode())], text.encode())
+
+    async def _openapi(self, exchange: Exchange) -> None:
+        exchange.respond(200, _JSON, document(self.endpoints(), {**_TOLD, **TOLD}))
 
     async def _status(self, exchange: Exchange) -> None:
         _answer(exchange, self._desk.report())
@@ -232,8 +281,7 @@ def _model_in(path: bytes) -> str:
 
 
 def _who(exchange: Exchange) -> str:
-    tenant, key = exchange.header(b"x-tiffin-tenant"), exchange.header(b"x-tiffin-key")
-    return b"/".join((tenant, key)).decode("latin-1") if tenant and key else "this machine"
+    return caller_of(exchange).name
 
 
 def _answer(exchange: Exchange, value: Any) -> None:

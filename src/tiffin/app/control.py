@@ -27,6 +27,7 @@ from tiffin.app.calibrating import Calibrating
 from tiffin.app.clock import SystemClock
 from tiffin.app.polled_file import PolledFile
 from tiffin.app.starter import ensure_key, starter_config
+from tiffin.app.tenancy import Tenancy
 from tiffin.config.environ import environment
 from tiffin.config.load import Loaded
 from tiffin.control import fetch
@@ -64,6 +65,7 @@ TRIM_EVERY_S = 30.0
 TRIM_ROWS = 5_000
 FOLD_EVERY_S = 20.0
 ENGINES_EVERY_S = 5.0
+TENANTS_EVERY_S = 60.0
 LAST_ANSWERS_S = 1.0
 LAST_INGEST_S = 8.0
 DAY_NS = 86_400_000_000_000
@@ -99,6 +101,7 @@ class Control:
         self.office = Office(
             files, self.publisher, site, self.fetching, self.clock, look=self._look
         )
+        self.tenancy = Tenancy(self.folder, self.office, self.clock)
         self.changing = Changing(
             self.office,
             files,
@@ -132,6 +135,7 @@ class Control:
             Chore("machine", self.machine.look, LOOK_AROUND_EVERY_S),
             Chore("fold", self._fold, FOLD_EVERY_S),
             Chore("engines", self.calibrating.step, ENGINES_EVERY_S),
+            Chore("tenants", self.tenancy.changes.tend, TENANTS_EVERY_S),
         ]
         self.hung_up = asyncio.Event()
         self._server: EdgeServer | None = None
@@ -145,6 +149,7 @@ class Control:
         loop.add_signal_handler(signal.SIGHUP, self.hung_up.set)
         for path in (self.folder.run, self.folder.metrics, self.folder.journal):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.tenancy.open()
         self.office.open()
         self.changing.opened()
         progress = ProgressFile(self.folder.run / f"{self.boot.name}.progress")
@@ -202,6 +207,8 @@ class Control:
             restart=self.office.restart,
             metrics=self.metrics,
             accounts=self.accounts,
+            gate=self.tenancy.gate(),
+            tenancy=self.tenancy.pages(),
         )
         self._server = EdgeServer(private_edge(AdminApi(desk), self.boot.server))
         gc.collect()

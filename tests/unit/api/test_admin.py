@@ -10,10 +10,12 @@ import pytest
 from tests.unit.control.installation import ONE, TWO, Installation
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.api.admin import AdminApi, Desk
+from tiffin.app.tenancy import Tenancy
 from tiffin.control.publish import Publisher
 from tiffin.control.report import JournalStatus, report
 from tiffin.errors import Unavailable
 from tiffin.ports.accounts import Batch, Closing, Opening, Position
+from tiffin.testing.clock import FakeClock
 from tiffin.testing.exchange import FakeExchange, answered, json_of
 
 
@@ -24,6 +26,7 @@ class Pages:
         self.site = Installation(root / "data")
         self.office = self.site.opened()
         self.accounts = SqliteAccounts(self.site.folder.database)
+        self.tenancy = Tenancy(self.site.folder, self.office, FakeClock())
         self.scraped: list[str] = []
         self.api = AdminApi(
             Desk(
@@ -42,6 +45,8 @@ class Pages:
                 restart=self.office.restart,
                 metrics=self.metrics,
                 accounts=self.accounts,
+                gate=self.tenancy.gate(),
+                tenancy=self.tenancy.pages(),
             )
         )
 

@@ -4,7 +4,7 @@ Where it ends is written beside it after each line, and into control's own log.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -79,12 +79,18 @@ class AuditLog:
         with self._lock:
             self._begun()
 
-    def entries(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
+    def entries(
+        self,
+        *,
+        after: int = 0,
+        limit: int = 100,
+        wanted: Callable[[Entry], bool] = lambda entry: True,
+    ) -> list[Entry]:
         """Entries with higher numbers, the oldest first, as far as they can be read."""
         found: list[Entry] = []
         for line in lines_of(self.path):
             entry = read(line)
-            if entry is not None and entry[0].n > after:
+            if entry is not None and entry[0].n > after and wanted(entry[0]):
                 found.append(entry[0])
                 if len(found) == limit:
                     break

@@ -9,6 +9,7 @@ from tiffin.config.schema import Config
 from tiffin.config.tenants import place_of_key
 from tiffin.control.tenants.caller import Caller, no_tenant
 from tiffin.control.tenants.changes import Act, Changes
+from tiffin.control.tenants.limits import check_limits
 from tiffin.control.tenants.views import (
     NewProject,
     NewTenant,
@@ -63,6 +64,7 @@ class Book:
     async def create_tenant(self, caller: Caller, new: NewTenant) -> TenantView:
         """Make one; its name must never have been somebody's."""
         caller.change_all()
+        check_limits(new.limits, "tenant", self._config())
         async with self._changes.turn():
             registry = self._registry
             if new.name in self._config().tenants:
@@ -105,6 +107,7 @@ class Book:
                 if (value := getattr(change, field)) is not UNSET
             }
             after = msgspec.structs.replace(made, **given)
+            check_limits(after.limits, "tenant", self._config())
             act = Act(caller, "tenant.change", name, tenant_view(made), tenant_view(after))
             await self._changes.make(act, Line(do="tenant", tenant=after))
             return tenant_view(after)
@@ -148,6 +151,7 @@ class Book:
     async def create_project(self, caller: Caller, tenant: str, new: NewProject) -> ProjectView:
         """Make one in a tenant of whoever's."""
         caller.change(tenant)
+        check_limits(new.limits, "project", self._config())
         async with self._changes.turn():
             if any(one.name == new.name for one in self.projects(caller, tenant)):
                 raise Conflict(f"'{tenant}' has a project '{new.name}' already", param="name")
@@ -175,6 +179,7 @@ class Book:
             after = made
             if change.limits is not UNSET:
                 after = msgspec.structs.replace(made, limits=change.limits)
+                check_limits(after.limits, "project", self._config())
             views = project_view(made), project_view(after)
             act = Act(caller, "project.change", f"{tenant}/{name}", *views)
             await self._changes.make(act, Line(do="project", project=after))

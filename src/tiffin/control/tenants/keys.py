@@ -15,6 +15,7 @@ from tiffin.control.tenants.book import Book, in_the_file, where_of_key
 from tiffin.control.tenants.caller import Caller
 from tiffin.control.tenants.changes import Act, Changes
 from tiffin.control.tenants.grants import check_grant
+from tiffin.control.tenants.limits import check_limits
 from tiffin.control.tenants.published import principal
 from tiffin.control.tenants.views import (
     KeyChange,
@@ -174,6 +175,7 @@ class Keys:
                 raise SchemaViolation(f"there is no model or route '{name[:80]}'", param="models")
         if 0 < wanted.expires_ns <= self._changes.clock.now_ns():
             raise SchemaViolation("'expires' is in the past", param="expires")
+        check_limits(wanted.limits, "key", config)
         check_grant(caller, wanted, self._own(caller))
 
     def _own(self, caller: Caller) -> Principal | None:
