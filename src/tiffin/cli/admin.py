@@ -9,27 +9,10 @@ from urllib.parse import quote
 
 from tiffin.cli import locate
 from tiffin.cli.connect import Unreachable
-from tiffin.config.load import load_text
-from tiffin.errors import ConfigInvalid
 
 MIB = 1 << 20
 Json = dict[str, Any]
 Row = tuple[str, ...]
-
-
-def apply_file(path: Path, *, url: str, key: str, data: Path | None) -> str:
-    """Give a file to the server and say what that did; raises `ConfigInvalid` and `Refused`."""
-    try:
-        text = path.read_bytes()
-    except OSError as cause:
-        raise ConfigInvalid(f"can't be read: {cause.strerror}", where=str(path)) from cause
-    load_text(text, source=str(path))  # a mistake is told here, before anything is sent
-    address = locate.control(url=url, key=key, data=data)
-    done = address.call("POST", "/admin/v1/config", {"toml": text.decode()}, timeout_s=30.0)
-    lines = [f"Applied as snapshot {done['number']}, sha256 {done['config_hash']}."]
-    lines += [f"  changed: {name}" for name in done["changed"]]
-    lines += [f"  takes effect at the next start: {name}" for name in done["restart"]]
-    return "\n".join(lines)
 
 
 def list_models(*, url: str, key: str, data: Path | None) -> None:

@@ -15,7 +15,7 @@ from tiffin.adapters.importers.order import Imported, Order
 from tiffin.adapters.importers.registry import bring
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.cli import locate, template
-from tiffin.cli.admin import apply_file
+from tiffin.cli.applying import applied, text_of
 from tiffin.cli.connect import Refused, Unreachable
 from tiffin.cli.scratch import working_folder
 from tiffin.cli.section import section, undisturbed, with_section, write_whole
@@ -121,7 +121,7 @@ class _Target:
 
     def apply(self) -> str:
         """Give the file to the server; what that did."""
-        return apply_file(self.path, url="", key="", data=self.folder.root)
+        return "\n".join(applied(self._control(), text_of(self.path)))
 
     def state(self, name: str) -> tuple[str, str]:
         """The model's state in the server, and its reason."""

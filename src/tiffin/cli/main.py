@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tiffin.cli import wide
+from tiffin.cli import configuring, wide
 from tiffin.cli.options import (
     ApiKey,
     AsJson,
@@ -37,6 +37,8 @@ models = typer.Typer(no_args_is_help=True, help="Bring, fetch and look at models
 app.add_typer(models, name="models")
 
 
+app.command("apply")(configuring.apply)
+app.add_typer(configuring.config, name="config")
 app.command("infer")(wide.infer)
 app.command("upgrade")(wide.upgrade)
 models.command("import")(wide.import_model)
@@ -153,28 +155,6 @@ def serve(
     from tiffin.cli.serving import serve_here
 
     serve_here(config, host=host, port=port, data=data, handover=handover)
-
-
-@app.command()
-def apply(
-    path: Annotated[Path, typer.Argument(help="The configuration file.")] = Path("tiffin.toml"),
-    url: Url = "",
-    key: ApiKey = "",
-    data: DataFolder = None,
-) -> None:
-    """Give a configuration to the running server.
-
-    The server checks it, keeps what didn't change running, and replaces what did. Addresses and
-    limits of the port itself need a new start.
-
-    Examples:
-
-        tiffin apply tiffin.toml
-        tiffin apply tiffin.toml --url http://10.0.0.5:8080 --key sk-tiffin-...
-    """
-    from tiffin.cli.admin import apply_file
-
-    print(apply_file(path, url=url, key=key, data=data))
 
 
 @app.command()

@@ -12,7 +12,7 @@ from tiffin.config.schema import Config, Server, Telemetry
 from tiffin.control.applied import ConfigFiles
 from tiffin.control.candidate import Candidate, prepared
 from tiffin.control.differences import compared
-from tiffin.control.history import History, Kept
+from tiffin.control.history import Earlier, History
 from tiffin.control.office import Office
 from tiffin.control.preview import Preview, models_of, moves
 from tiffin.errors import ConfigInvalid, Unavailable
@@ -103,9 +103,20 @@ class Changing:
             restart=only_at_start(after, self._running),
         )
 
-    def history(self) -> list[Kept]:
+    def history(self) -> list[Earlier]:
         """Those that were in force, the newest first."""
-        return self._history.kept()
+        kept = self._history.kept()
+        return [
+            Earlier(
+                number=one.number,
+                at_ns=one.at_ns,
+                by=one.by,
+                source=one.source,
+                sha256=one.sha256,
+                in_force=one is kept[0],
+            )
+            for one in kept
+        ]
 
     def take(self, candidate: Candidate, by: str, *, given: bool = False) -> Applied:
         """Take a configuration, whole or not at all: whatever is raised, nothing has changed.

@@ -26,6 +26,17 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     toml: str | None = None
 
 
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of one: without its text, which may have arguments of programs."""
+
+    number: int
+    at_ns: int
+    by: str
+    source: str
+    sha256: str
+    in_force: bool = False
+
+
 class History:
     """A folder with a file for each, numbered upwards; the oldest go. Methods raise `OSError`."""
 
