@@ -18,6 +18,7 @@ from tiffin.ledger.bill import (
     loss_paid,
 )
 from tiffin.ledger.book import Book
+from tiffin.ledger.segments import joined
 from tiffin.ports.ledger import Ran, Span, Sum
 from tiffin.types.money import split
 
@@ -235,17 +236,15 @@ def _weight(device_ns: int, place: _Place) -> int:
 def _loads(lives: Iterable[Ran], device: str, span: Span) -> dict[str, int]:
     """What loading took of a device, by model."""
     found: dict[str, int] = {}
-    for one in lives:
-        if one.kind == LOAD and one.device == device:
-            lasted = _overlap(one, span)
-            found[one.model] = found.get(one.model, 0) + one.share * lasted
-    return {model: weight for model, weight in found.items() if weight}
+    for model, weight in _stretches(lives, LOAD, device, span):
+        found[model] = found.get(model, 0) + weight
+    return found
 
 
 def _capacity(device: str, lives: Iterable[Ran], book: Book, span: Span) -> int:
     """Nanoseconds of all threads, or of all accelerators, that were there."""
     if device == CPU:
-        return sum(one.share * _overlap(one, span) for one in lives if one.kind == MACHINE)
+        return sum(weight for _, weight in _stretches(lives, MACHINE, CPU, span))
     return sum(
         held.entry.accelerators
         * held.entry.count
@@ -254,5 +253,21 @@ def _capacity(device: str, lives: Iterable[Ran], book: Book, span: Span) -> int:
     )
 
 
-def _overlap(one: Ran, span: Span) -> int:
-    return max(0, min(one.until_ns, span.until_ns) - max(one.since_ns, span.since_ns))
+def _stretches(
+    lives: Iterable[Ran], kind: str, device: str, span: Span
+) -> Iterable[tuple[str, int]]:
+    """How long each process of a kind lasted in a span, times its share; its model comes first.
+
+    A stretch that was told twice, from a little earlier and a little later on, counts once.
+    """
+    told: dict[str, list[Ran]] = {}
+    for one in lives:
+        if one.kind == kind and one.device == device:
+            told.setdefault(one.name, []).append(one)
+    for mine in told.values():
+        lasted = sum(
+            max(0, min(part.until_ns, span.until_ns) - max(part.since_ns, span.since_ns))
+            for part in joined(Span(one.since_ns, one.until_ns) for one in mine)
+        )
+        if lasted:
+            yield mine[-1].model, lasted * max(one.share for one in mine)

@@ -16,6 +16,8 @@ from tiffin.ports.ledger import Span, Sum
 from tiffin.types.money import PICO, shown
 
 GROUPS: Final = ("line", "tenant", "project", "key", "tag", "model", "day")
+MAX_ROWS: Final = 10_000
+OTHERS: Final = "others"
 _FIELDS: Final = {"day": "day_ns"}
 _COUNTS: Final = (
     "requests",
@@ -93,7 +95,7 @@ def statement(
     for name in by:
         if name not in GROUPS:
             raise ValueError(f"there is no group '{name}'; there are {', '.join(GROUPS)}")
-    rows = grouped([one for one in portions if _is_wanted(one, only)], by)
+    rows = _bounded(grouped([one for one in portions if _is_wanted(one, only)], by))
     return Statement(
         currency=book.currency,
         since_ns=span.since_ns,
@@ -127,6 +129,15 @@ def grouped(portions: Iterable[Portion], by: Collection[str]) -> list[Portion]:
         for key, tally in sums.items()
     ]
     return sorted(rows, key=lambda row: (row.day_ns, -row.amount_pico, row.line, row.tenant))
+
+
+def _bounded(rows: list[Portion]) -> list[Portion]:
+    """No more rows than anybody reads: the cheapest as one."""
+    if len(rows) <= MAX_ROWS:
+        return rows
+    rows.sort(key=lambda row: -row.amount_pico)
+    rest = grouped(rows[MAX_ROWS:], ())
+    return [*rows[:MAX_ROWS], *(msgspec.structs.replace(row, line=OTHERS) for row in rest)]
 
 
 def per_request(book: Book, lines: Iterable[BillLine], portions: Iterable[Portion]) -> PerRequest:

@@ -1,0 +1,184 @@
+"""Statements of what was spent: the price book's, over the ledger's sums, lives and invoices."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from tiffin.config.prices import Prices, moment_ns
+from tiffin.errors import SchemaViolation
+from tiffin.ledger.allocate import allocate
+from tiffin.ledger.bill import by_kind, credit_slices, credited, gross, variances
+from tiffin.ledger.book import Book
+from tiffin.ledger.focus import read_invoice
+from tiffin.ledger.segments import moment
+from tiffin.ledger.statement import GROUPS, Only, Statement, charged, statement
+from tiffin.ports.clock import Clock
+from tiffin.ports.ledger import HALF_HOUR_NS, InvoiceLine, Ledger, Ran, Span, Sum
+from tiffin.types.price import Price
+from tiffin.types.snapshot import Snapshot
+
+MAX_NAME = 128
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which statement: from a day or moment `since` (empty: this month's begin) until `until`
+    (empty: now), in rows `by` groups with commas between, only of whom the rest names."""
+
+    since: str = ""
+    until: str = ""
+    by: str = "tenant,line"
+    tenant: str = ""
+    project: str = ""
+    tag: str = ""
+    model: str = ""
+
+
+class TargetPrice(msgspec.Struct, frozen=True, kw_only=True):
+    """What use of a model costs now; None where nothing says."""
+
+    model: str
+    kind: str
+    price: Price | None
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """An invoice that was read: how many lines it has, of which time; `new` the first time."""
+
+    invoice: str
+    lines: int
+    since_ns: int
+    until_ns: int
+    new: bool
+
+
+class Statements:
+    """Makes statements; nothing here is changed but by an invoice that comes in."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        prices: Callable[[], Prices],
+        snapshot: Callable[[], Snapshot | None],
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._prices = prices
+        self._snapshot = snapshot
+        self._clock = clock
+
+    async def statement(self, ask: Ask) -> Statement:
+        """What was asked for; raises `SchemaViolation` for what can't be, by its field."""
+        book = Book(self._prices())
+        span = self._span(ask, book)
+        by = [name for name in ask.by.split(",") if name]
+        if unknown := [name for name in by if name not in GROUPS]:
+            raise SchemaViolation(
+                f"there is no group '{unknown[0][:40]}'; there are {', '.join(GROUPS)}", param="by"
+            )
+        daily = "day" in by or _changes(book, span)
+        offset_ns = int(book.zone.utcoffset(None).total_seconds()) * 1_000_000_000
+        sums = await self._ledger.sums(span, daily=daily, offset_ns=offset_ns)
+        lives = await self._ledger.lives(span)
+        invoiced = await self._ledger.invoiced(span)
+        earlier = [
+            (part, await self._ledger.sums(part), await self._ledger.lives(part))
+            for part in credit_slices(book, span)
+        ]
+        only = Only(tenant=ask.tenant, project=ask.project, tag=ask.tag, model=ask.model)
+        try:
+            return await asyncio.to_thread(
+                _made, book, span, _Found(sums, lives, invoiced, earlier), by, only
+            )
+        except ValueError as cause:
+            raise SchemaViolation(str(cause)) from cause
+
+    def rates(self) -> list[TargetPrice]:
+        """What use of every model costs now."""
+        snapshot = self._snapshot()
+        targets = (
+            {t.model: t for plan in snapshot.plans.values() for t in plan.targets}
+            if (snapshot)
+            else {}
+        )
+        return [
+            TargetPrice(model=name, kind=one.kind, price=one.price)
+            for name, one in sorted(targets.items())
+        ]
+
+    async def take(self, name: str, text: str) -> Taken:
+        """Keep an invoice by its name; one of that name is kept once.
+
+        Raises `SchemaViolation` for what is none, or is in a currency that has no rate.
+        """
+        if not name or len(name) > MAX_NAME or not name.isprintable():
+            raise SchemaViolation(f"an invoice has a name of 1 to {MAX_NAME} signs", param="name")
+        book = Book(self._prices())
+        try:
+            lines = await asyncio.to_thread(read_invoice, text)
+            for one in {(one.currency, one.since_ns) for one in lines}:
+                book.worth(*one)
+        except ValueError as cause:
+            raise SchemaViolation(f"the invoice can't be taken: {cause}") from cause
+        if not lines:
+            raise SchemaViolation("the invoice can't be taken: nothing on it costs anything")
+        return Taken(
+            invoice=name,
+            lines=len(lines),
+            since_ns=min(one.since_ns for one in lines),
+            until_ns=max(one.until_ns for one in lines),
+            new=await self._ledger.take_invoice(name, lines),
+        )
+
+    def _span(self, ask: Ask, book: Book) -> Span:
+        now_ns = self._clock.now_ns()
+        now = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=now_ns // 1000)
+        month = now.astimezone(book.zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        since = _asked(ask.since, "since", book) if ask.since else moment(month)
+        until = _asked(ask.until, "until", book) if ask.until else now_ns
+        last = -(-min(until, now_ns) // HALF_HOUR_NS) * HALF_HOUR_NS
+        span = Span(since // HALF_HOUR_NS * HALF_HOUR_NS, last)
+        if span.since_ns >= span.until_ns:
+            message = "'until' must be later than 'since', and that in the past"
+            raise SchemaViolation(message, param="until")
+        return span
+
+
+class _Found(msgspec.Struct, frozen=True):
+    sums: list[Sum]
+    lives: list[Ran]
+    invoiced: list[InvoiceLine]
+    earlier: list[tuple[Span, list[Sum], list[Ran]]]
+
+
+def _made(book: Book, span: Span, found: _Found, by: Sequence[str], only: Only) -> Statement:
+    """A statement; with a thread of its own, as a large one takes a second or two."""
+    lines = gross(book, span, found.sums, found.lives)
+    costs = [(part, by_kind(gross(book, part, s, lives))) for part, s, lives in found.earlier]
+    bill = [
+        *lines,
+        *credited(book, span, costs),
+        *variances(lines, found.invoiced, book, span),
+    ]
+    portions = allocate(bill, found.sums, found.lives, book, span)
+    told = statement(book, span, bill, portions, by, only)
+    return msgspec.structs.replace(told, plans=charged(book, span, found.sums, portions))
+
+
+def _changes(book: Book, span: Span) -> bool:
+    """Whether somebody's plan changes meanwhile, so that days must be told apart."""
+    return any(
+        span.since_ns < moment_ns_ < span.until_ns
+        for held in book.plans
+        for moment_ns_ in (held.since_ns, held.until_ns)
+    )
+
+
+def _asked(text: str, name: str, book: Book) -> int:
+    try:
+        return moment_ns(text, book.zone)
+    except ValueError:
+        raise SchemaViolation(
+            f"'{name}' is a day such as 2026-04-01, or a moment with its offset", param=name
+        ) from None
