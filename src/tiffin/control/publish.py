@@ -24,6 +24,7 @@ from tiffin.config.schema import Config, Route
 from tiffin.control.catalogue.abilities import kind_of, serves
 from tiffin.control.catalogue.revision import peers_of, revision_of
 from tiffin.control.deploy import deployments_of
+from tiffin.control.money.pricing import priced
 from tiffin.control.observed import Observed
 from tiffin.control.rollout import FAILED, FETCHING, READY, UNLOADED, Wish, course
 from tiffin.control.tenants.published import Keys as Keys
@@ -83,6 +84,7 @@ def compose(
     """
     config = loaded.config
     wishes = {name: _wish(name, config, shelf, site) for name in config.models}
+    wishes = priced(wishes, config.models, config.prices, site.cores, now_ns)
     drain_ns = int(config.server.drain_s * 1e9)
     way = course(wishes, previous, site.observed, now_ns, drain_ns)
     draft = Snapshot(
