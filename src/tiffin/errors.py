@@ -24,7 +24,7 @@ An adapter translates at its border and chains the cause. Constructing an error 
 """
 
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class Code(Enum):
@@ -186,10 +186,21 @@ class Rejected(TiffinError):
     retryable = True
 
 
+class Pace(NamedTuple):
+    """How a limit of `requests` or `tokens` stands: how much there is in its period, how much of it
+    may be had right now, and in how many seconds all of it."""
+
+    of: str
+    limit: int
+    left: int
+    resets_s: float
+
+
 class RateLimited(Rejected):
-    """Too many requests in the period."""
+    """Too much in the period; `pace` is how the limit stands, where that is known."""
 
     slug = "rate_limit_exceeded"
+    pace: Pace | None = None
 
 
 class ConcurrencyExceeded(Rejected):

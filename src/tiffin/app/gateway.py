@@ -28,6 +28,7 @@ from tiffin.app.clock import SystemClock
 from tiffin.app.credentials import PortCredentials, keep_fresh
 from tiffin.app.edges import public_edge
 from tiffin.app.kept import KeptAnswers
+from tiffin.app.limits import Limiting
 from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.outlook import StatusOutlook
 from tiffin.app.polled_file import PolledFile
@@ -38,7 +39,6 @@ from tiffin.control.publish import replace_file
 from tiffin.dialects.openai.responses import ResponsesDialect
 from tiffin.errors import ConfigInvalid, Unavailable
 from tiffin.gateway.account import Accounts
-from tiffin.gateway.admit import Admission
 from tiffin.gateway.authenticate import Authentication
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.conversations import MemoryConversations
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 SNAPSHOT_EVERY_S = 0.25
 METRICS_EVERY_S = 0.5
 DEMAND_EVERY_S = 0.5
+LIMITS_EVERY_S = 1.0
 HEARTBEAT_EVERY_S = 0.5
 START_LOOK_S = 0.02
 
@@ -86,7 +87,8 @@ class Gateway:
         self.keyring = Keyring()
         self.ring = RingFollower(keyring_file(self.data), self.keyring)
         self.authenticate = Authentication(self.clock, self.keyring)
-        self.admission = Admission(self.clock, boot.server.max_in_flight)
+        self.limiting = Limiting(boot, self.clock, self.meter)
+        self.admission = self.limiting.admission
         self.guards = Guards()
         self.conversations = MemoryConversations(self.clock)
         self.outbox = LoopOutbox(asyncio.get_running_loop())
@@ -141,6 +143,7 @@ class Gateway:
             asyncio.create_task(self._every(SNAPSHOT_EVERY_S, self._follow_snapshot)),
             asyncio.create_task(self._every(METRICS_EVERY_S, self._measure)),
             asyncio.create_task(self._every(DEMAND_EVERY_S, self._tell_demand)),
+            asyncio.create_task(self._every(LIMITS_EVERY_S, self.limiting.tick)),
             asyncio.create_task(follow(self.ring)),
             asyncio.create_task(self._beat()),
             asyncio.create_task(self.pool.probe_for_ever()),

@@ -176,6 +176,11 @@ def offset_of(prices: Prices) -> timezone:
     return timezone(sign * timedelta(hours=hours, minutes=minutes))
 
 
+def seconds_east(prices: Prices) -> int:
+    """How long before those of UTC days begin."""
+    return int(offset_of(prices).utcoffset(None).total_seconds())
+
+
 def moment_ns(text: str, zone: timezone) -> int:
     """A day or moment as UTC nanoseconds; raises `ValueError` for one that isn't."""
     if not re.fullmatch(_MOMENT, text):

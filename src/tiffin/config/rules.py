@@ -8,6 +8,7 @@ from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
 from tiffin.config.keeping import broken_idempotency, broken_vault
 from tiffin.config.launching import broken_devices, broken_launch
+from tiffin.config.limits import Known, broken_limits
 from tiffin.config.models import (
     LaunchedModel,
     LlamacppModel,
@@ -24,7 +25,6 @@ from tiffin.config.revisions import section_of
 from tiffin.config.schema import Config, Key, Route, Server, Tenant
 from tiffin.config.shape import Problem, nearest
 from tiffin.config.tenants import place_of_key
-from tiffin.types.snapshot import Limits
 
 SOURCE_SCHEMES = ("hf", "pypi", "https", "http", "s3", "gs", "az", "file", "package")
 # Without its tokenizer a model would ask the network for one.
@@ -69,9 +69,11 @@ def _grpc(server: Server) -> Iterator[Problem]:
 
 
 def _tenant(config: Config, tenant: Tenant, where: str) -> Iterator[Problem]:
-    yield from _limits(tenant.limits, f"{where}.limits")
+    known = _known(config)
+    yield from broken_limits(tenant.limits, "tenant", f"{where}.limits", known)
     for name, project in tenant.projects.items():
-        yield from _limits(project.limits, f"{where}.projects.{name}.limits")
+        place = f"{where}.projects.{name}.limits"
+        yield from broken_limits(project.limits, "project", place, known)
     places: dict[str, str] = {}
     for project_name, name, key in tenant.every_key():
         place = place_of_key(where, project_name, name)
@@ -83,19 +85,17 @@ def _tenant(config: Config, tenant: Tenant, where: str) -> Iterator[Problem]:
 
 def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
     yield from broken_reference(key, where, needed=True, ways=(*WAYS, "key_sha256"))
-    yield from _limits(key.limits, f"{where}.limits")
-    known = [*config.models, *config.routes]
-    yield from _all_known(key.models, known, f"{where}.models", "model or route")
+    known = _known(config)
+    yield from broken_limits(key.limits, "key", f"{where}.limits", known)
+    yield from _all_known(key.models, known.models, f"{where}.models", "model or route")
     if key.admin and key.role not in ("user", "admin"):
         yield Problem(f"{where}.role", f'admin = true is role = "admin", not "{key.role}"')
 
 
-def _limits(limits: Limits, where: str) -> Iterator[Problem]:
-    for name in limits.__struct_fields__:
-        if getattr(limits, name) < 0:
-            yield Problem(f"{where}.{name}", "expected an integer from 0, which is no limit")
-    if limits.burst and not limits.requests_per_minute:
-        yield Problem(f"{where}.burst", "has no meaning without requests_per_minute")
+def _known(config: Config) -> Known:
+    return Known(
+        [*config.models, *config.routes], bool(config.prices.models or config.prices.machines)
+    )
 
 
 def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from tiffin.config.models import (
     files_of,
 )
 from tiffin.config.objectives import Slo
+from tiffin.config.prices import seconds_east
 from tiffin.config.schema import Config, Route
 from tiffin.control.catalogue.abilities import kind_of, serves
 from tiffin.control.catalogue.revision import peers_of, revision_of
@@ -103,6 +104,8 @@ def compose(
         leaving=way.leaving,
         coming=way.coming,
         tls=config.server.tls if config.server.tls.on else None,
+        currency=config.prices.currency,
+        utc_offset_s=seconds_east(config.prices),
     )
     if previous is None:
         return msgspec.structs.replace(draft, number=1)

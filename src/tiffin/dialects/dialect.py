@@ -25,6 +25,22 @@ class Forward(NamedTuple):
     body: bytes
 
 
+class Extent(NamedTuple):
+    """How much a request is, as far as it says so itself.
+
+    `text` is whether it is read as tokens. Its answer has at most `answer_tokens` in all, None
+    where it doesn't say. `rows` and `images` are in it; `pages` are at least. `size` is its bytes
+    with what it continues, 0 where it stands alone.
+    """
+
+    text: bool = False
+    answer_tokens: int | None = 0
+    rows: int = 0
+    images: int = 0
+    pages: int = 0
+    size: int = 0
+
+
 @dataclass(slots=True)
 class Told:
     """A whole reply as its head and body came. `usage` is a replica's own word on it, if given."""
@@ -93,6 +109,10 @@ class Asked(Protocol):
 
     def pieces(self) -> Iterator[Piece]:
         """Every string of it, for a guard."""
+        ...
+
+    def extent(self) -> Extent:
+        """How much it is, for limits."""
         ...
 
     def canonical(self) -> bytes:

@@ -2,7 +2,7 @@
 
 from math import ceil
 
-from tiffin.errors import MethodNotAllowed, TiffinError
+from tiffin.errors import MethodNotAllowed, Pace, RateLimited, TiffinError
 from tiffin.ports.exchange import Headers
 
 # When to come again where another try may help and nobody knows when.
@@ -69,7 +69,10 @@ def status_of(error: TiffinError) -> int:
 
 
 def error_headers(error: TiffinError) -> Headers:
-    """When to try again, in whole seconds (at least 1) and milliseconds; or the right methods."""
+    """When to try again, in whole seconds (at least 1) and milliseconds; or the right methods.
+
+    And how the limit stands that refused it.
+    """
     if isinstance(error, MethodNotAllowed) and error.allowed:
         return [(b"allow", error.allowed.encode())]
     seconds = error.retry_after
@@ -78,7 +81,32 @@ def error_headers(error: TiffinError) -> Headers:
             return []
         seconds = SOON_S
     seconds = min(max(0.0, seconds), MAX_RETRY_S)
+    pace = error.pace if isinstance(error, RateLimited) else None
     return [
         (b"retry-after", b"%d" % max(1, ceil(seconds))),
         (b"retry-after-ms", b"%d" % max(1, ceil(seconds * 1000))),
+        *(pace_headers(pace) if pace else ()),
     ]
+
+
+def pace_headers(pace: Pace) -> Headers:
+    """OpenAI's three headers of a limit of requests or tokens."""
+    of = pace.of.encode()
+    return [
+        (b"x-ratelimit-limit-%b" % of, b"%d" % pace.limit),
+        (b"x-ratelimit-remaining-%b" % of, b"%d" % pace.left),
+        (b"x-ratelimit-reset-%b" % of, duration(pace.resets_s)),
+    ]
+
+
+def duration(seconds: float) -> bytes:
+    """A time as these headers have it: `6m0s`, `1.5s`, `20ms`, `0s`."""
+    whole_ms = ceil(round(seconds * 1000, 3))
+    if 0 < whole_ms < 1000:
+        return b"%dms" % whole_ms
+    minutes, ms = divmod(whole_ms, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    text = b"%gs" % (ms / 1000)
+    if minutes or hours:
+        text = b"%dm%b" % (minutes, text)
+    return b"%dh%b" % (hours, text) if hours else text

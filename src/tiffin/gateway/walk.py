@@ -17,6 +17,7 @@ from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.due import Due, due
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.idempotency.stage import Once
+from tiffin.gateway.limits.needs import Claim
 from tiffin.gateway.operations import Operation
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery, send_answer, send_error
@@ -76,6 +77,7 @@ class Walk:
                 check_serves(asked, plan)
                 asked.check(plan)
                 stages.guards.check_input(plan.guard, asked.pieces)
+                delivery.headers += permit.reserve(Claim(exchange, asked, plan, account, len(body)))
                 batch = is_batch(exchange, asked)
                 run = Run(
                     asked,

@@ -134,6 +134,16 @@ def idempotency_keys(folder: DataFolder) -> Path:
     return folder.root / "idempotency"
 
 
+def spent(folder: DataFolder) -> Path:
+    """What gateways charged to limits by the calendar, a file each."""
+    return folder.root / "spent"
+
+
+def standing_limits(folder: DataFolder, gateway: str) -> Path:
+    """How the limits stand that a gateway met, by the gateway's name."""
+    return folder.run / f"{gateway}.limits.json"
+
+
 def imported_files(folder: DataFolder, model: str) -> Path:
     """What `tiffin models import` made of a model, beside the store that has it too."""
     return folder.root / "imported" / model

@@ -6,20 +6,9 @@ hashes, upstream credentials are references.
 
 import msgspec
 
+from tiffin.types.limits import Limits as Limits
 from tiffin.types.price import Price
 from tiffin.types.tls import Tls
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one tenant or key may do; 0 means no limit of that kind.
-
-    `burst` is how many requests may come at once before the rate bites (0: one second's worth,
-    at least 1).
-    """
-
-    requests_per_minute: int = 0
-    burst: int = 0
-    concurrency: int = 0
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -168,7 +157,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `leaving` are deployments that nothing new should go to, and until when (UTC nanoseconds) they
     stay, so that everybody who reads snapshots has seen what answers instead. `coming` is, by
-    model, what takes the place of the target that plans have as soon as it is ready.
+    model, what takes the place of the target that plans have as soon as it is ready. Money is in
+    `currency`, and days begin `utc_offset_s` before those of UTC.
     """
 
     number: int
@@ -183,6 +173,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     leaving: dict[str, int] = {}
     coming: dict[str, Target] = {}
     tls: Tls | None = None
+    currency: str = ""
+    utc_offset_s: int = 0
 
     def weight_of(self, tenant: str) -> float:
         """A tenant's part of what tenants share."""

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from tiffin.dialects.dialect import Forward, Reading, Told, Whole
+from tiffin.dialects.dialect import Extent, Forward, Reading, Told, Whole
 from tiffin.dialects.documents.reply import DocumentReply
 from tiffin.dialects.forms import read_form
 from tiffin.dialects.reader import Reader
@@ -81,6 +81,10 @@ class DocumentAsked:
     def pieces(self) -> Iterator[Piece]:
         """A document can't be looked into before it is read."""
         yield Piece("document", None)
+
+    def extent(self) -> Extent:
+        """Pages, nobody knows how many."""
+        return Extent(pages=1)
 
     def canonical(self) -> bytes:
         """The document, whichever way it came."""

@@ -9,7 +9,7 @@ from math import prod
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Forward, Piece, Reading, Told, Whole
+from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Piece, Reading, Told, Whole
 from tiffin.dialects.oip import errors
 from tiffin.dialects.oip.binary import SIZE, answer_strings, size_of, strings_of
 from tiffin.dialects.oip.faults import check_kinds, explained, refuse_duplicates, refused
@@ -159,6 +159,10 @@ class InferAsked:
         for at, output in enumerate(request.outputs):
             yield Piece(f"outputs[{at}].name", output.name)
             yield from _parameter_strings(f"outputs[{at}].parameters", output.parameters)
+
+    def extent(self) -> Extent:
+        """Its rows."""
+        return Extent(rows=max(0, self.rows))
 
     def canonical(self) -> bytes:
         """The body as it came (the answer repeats its id), after where it was sent to."""

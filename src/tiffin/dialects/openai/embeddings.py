@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Forward, Reading, Told, Whole
+from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Reading, Told, Whole
 from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.tallies import read_tally
 from tiffin.dialects.openai.text import JSON_HEADERS, strings
@@ -64,6 +64,10 @@ class EmbeddingAsked:
             yield from strings("", msgspec.to_builtins(self.request))
         else:
             yield Piece("input", None)
+
+    def extent(self) -> Extent:
+        """Texts that are read."""
+        return Extent(text=True, rows=len(inputs_of(self.request)))
 
     def canonical(self) -> bytes:
         """The same for whoever asks, and for a format that is given or meant."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Forward, Reading, Told, Whole
+from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Reading, Told, Whole
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.dialects.openai.tallies import read_tally
 from tiffin.dialects.openai.text import JSON_HEADERS, strings
@@ -70,6 +70,10 @@ class RerankAsked:
     def pieces(self) -> Iterator[Piece]:
         """Every string."""
         return strings("", msgspec.to_builtins(self.request))
+
+    def extent(self) -> Extent:
+        """Texts that are read."""
+        return Extent(text=True, rows=len(self.request.documents))
 
     def canonical(self) -> bytes:
         """The same for whoever asks, and for documents in either form."""

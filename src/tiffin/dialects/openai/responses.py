@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.dialect import Forward, Told, Whole
+from tiffin.dialects.dialect import Extent, Forward, Told, Whole
 from tiffin.dialects.openai.errors import error_body, error_response
 from tiffin.dialects.openai.requests import encode as encode_chat
 from tiffin.dialects.openai.responses_items import completed
@@ -143,6 +143,10 @@ class ResponsesAsked:
     def pieces(self) -> Iterator[Piece]:
         """Every string that a model gets, of earlier turns too."""
         return self._chat.pieces()
+
+    def extent(self) -> Extent:
+        """The chat's own: earlier turns are in its prompt."""
+        return self._chat.extent()._replace(size=len(self._chat.canonical()))
 
     def canonical(self) -> bytes:
         """The chat's own."""

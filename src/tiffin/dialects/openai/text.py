@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Forward, Told, Whole
+from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Told, Whole
 from tiffin.dialects.openai.answer_text import answer_text
 from tiffin.dialects.openai.parameters import unsupported_by
 from tiffin.dialects.openai.requests import encode, read
@@ -14,7 +14,13 @@ from tiffin.dialects.openai.validate import validate
 from tiffin.ports.exchange import Exchange, Headers
 from tiffin.ports.guard import Piece
 from tiffin.types.snapshot import Plan, Target
-from tiffin.types.text import ChatRequest, CompletionRequest, DetokenizeRequest, TextRequest
+from tiffin.types.text import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    Message,
+    TextRequest,
+)
 
 JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
 # Requests whose answer is one of several that the model could give.
@@ -94,6 +100,19 @@ class TextAsked:
         else:
             yield from strings("", msgspec.to_builtins(request))
 
+    def extent(self) -> Extent:
+        """A prompt, and as many answers as it asks for."""
+        request = self.request
+        if isinstance(request, ChatRequest):
+            most = request.max_completion_tokens or request.max_tokens
+            images = sum(map(_images, request.messages))
+            return Extent(True, most and most * (request.n or 1), images=images)
+        if isinstance(request, CompletionRequest):
+            prompts = 1 if _is_one(request.prompt) else len(request.prompt)
+            answers = prompts * max(request.n or 1, request.best_of or 1)
+            return Extent(True, request.max_tokens and request.max_tokens * answers)
+        return Extent(True)
+
     def canonical(self) -> bytes:
         """The canonical spelling, under the name that the client asked for."""
         return self._spelling(self.model)
@@ -126,6 +145,17 @@ class TextAsked:
         if model == self.model and not self.streaming:
             return self._canonical
         return encode(self.request, model=model)
+
+
+def _images(message: Message) -> int:
+    content = message.content
+    if not isinstance(content, list):
+        return 0
+    return sum(part.type == "image_url" for part in content)
+
+
+def _is_one(prompt: str | list[Any]) -> bool:
+    return isinstance(prompt, str) or all(isinstance(item, int) for item in prompt)
 
 
 def _is_text(prompt: str | list[Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from tiffin.dialects.dialect import Forward, Told, Whole
+from tiffin.dialects.dialect import Extent, Forward, Told, Whole
 from tiffin.dialects.faults import shown
 from tiffin.dialects.forms import FormPart, read_form
 from tiffin.dialects.openai.parameters import not_supported
@@ -186,6 +186,10 @@ class TranscriptionAsked:
         if self._asking.hearing.prompt:
             yield Piece("prompt", self._asking.hearing.prompt)
         yield Piece("file", None)
+
+    def extent(self) -> Extent:
+        """A sound, of which nothing is known before it is heard."""
+        return Extent(answer_tokens=None)
 
     def canonical(self) -> bytes:
         """The form as it came."""

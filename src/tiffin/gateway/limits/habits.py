@@ -1,0 +1,100 @@
+"""What requests of a tenant to a model usually come to, learnt from those that were: for estimates.
+
+Everything is a mean that forgets and how far single ones are off it, as TCP estimates round trips
+(RFC 6298): what is expected is the mean and twice that. A tenant's own requests alone teach it, so
+that nobody sees in its limits what others ask for.
+"""
+
+from collections import OrderedDict
+
+from tiffin.dialects.dialect import Extent
+from tiffin.types.usage import Usage
+
+MAX_HABITS = 10_000
+WEIGHT = 1 / 8
+# Before anything was seen: a token has about three bytes, with what is JSON around the text; an
+# answer is a few hundred tokens, work takes about a second.
+TOKENS_A_BYTE = 1 / 3
+AROUND_TOKENS = 8
+ANSWER_TOKENS = 512
+DEVICE_NS = 10**9
+
+
+class Usual:
+    """One number: what it usually is at most."""
+
+    __slots__ = ("_mean", "_off", "_seen")
+
+    def __init__(self, first: float) -> None:
+        self._mean = first
+        self._off = 0.0
+        self._seen = False
+
+    def learn(self, value: float) -> None:
+        """See one."""
+        if not self._seen:
+            self._seen, self._mean, self._off = True, value, value / 2
+            return
+        self._off += WEIGHT * (abs(value - self._mean) - self._off)
+        self._mean += WEIGHT * (value - self._mean)
+
+    def most(self) -> float:
+        """What few are above."""
+        return self._mean + 2 * self._off
+
+
+class Habit:
+    """One tenant's requests to one model."""
+
+    __slots__ = ("_answer", "_audio_ms", "_device_ns", "_pages", "_tokens_a_byte")
+
+    def __init__(self) -> None:
+        self._tokens_a_byte = Usual(TOKENS_A_BYTE)
+        self._answer = Usual(ANSWER_TOKENS)
+        self._device_ns = Usual(DEVICE_NS)
+        self._pages = Usual(1)
+        self._audio_ms = Usual(0)
+
+    def expected(self, size: int, extent: Extent) -> Usage:
+        """What a body of `size` bytes probably uses at most, where that isn't certain."""
+        answer = extent.answer_tokens
+        return Usage(
+            prompt_tokens=self._prompt(size) if extent.text else 0,
+            completion_tokens=int(self._answer.most()) if answer is None else answer,
+            device_ns=int(self._device_ns.most()),
+            pages=int(self._pages.most()) if extent.pages else 0,
+            rows=extent.rows,
+            audio_ms=int(self._audio_ms.most()),
+            measured=False,
+        )
+
+    def learn(self, size: int, usage: Usage) -> None:
+        """See what a body of `size` bytes used."""
+        self._tokens_a_byte.learn(usage.prompt_tokens / max(size, 1))
+        self._answer.learn(usage.completion_tokens)
+        self._device_ns.learn(usage.device_ns)
+        self._pages.learn(usage.pages)
+        self._audio_ms.learn(usage.audio_ms)
+
+    def _prompt(self, size: int) -> int:
+        return int(size * self._tokens_a_byte.most()) + AROUND_TOKENS
+
+
+class Habits:
+    """Those of all tenants and models; where there are too many, the oldest unused is forgotten."""
+
+    def __init__(self, most: int = MAX_HABITS) -> None:
+        self._most = most
+        self._habits: OrderedDict[tuple[str, str], Habit] = OrderedDict()
+
+    def of(self, tenant: str, model: str) -> Habit:
+        """One tenant's with one model."""
+        key = (tenant, model)
+        habit = self._habits.get(key)
+        if habit is None:
+            if len(self._habits) >= self._most:
+                self._habits.popitem(last=False)
+            habit = self._habits[key] = Habit()
+        else:
+            self._habits.move_to_end(key)
+        return habit
