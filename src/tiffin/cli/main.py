@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tiffin.cli import configuring, wide
+from tiffin.cli import configuring, keys, tenancy, wide
 from tiffin.cli.options import (
     ApiKey,
     AsJson,
@@ -39,6 +39,10 @@ app.add_typer(models, name="models")
 
 app.command("apply")(configuring.apply)
 app.add_typer(configuring.config, name="config")
+app.add_typer(tenancy.tenants, name="tenants")
+app.add_typer(tenancy.projects, name="projects")
+app.add_typer(keys.keys, name="keys")
+app.add_typer(tenancy.audit, name="audit")
 app.command("infer")(wide.infer)
 app.command("upgrade")(wide.upgrade)
 models.command("import")(wide.import_model)
