@@ -13,7 +13,9 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from tiffin.api import costs
 from tiffin.api.admin_openapi import Endpoint, Told, document
+from tiffin.api.costs import CostPages
 from tiffin.api.gate import OF_TENANTS, caller_of
 from tiffin.api.tenancy import TOLD, TenancyPages
 from tiffin.config.load import Loaded
@@ -125,6 +127,7 @@ class Desk:
     accounts: Accounts
     gate: Callable[[Exchange, Page], Awaitable[None]]
     tenancy: TenancyPages
+    costs: CostPages
 
 
 class AdminApi:
@@ -142,6 +145,7 @@ class AdminApi:
             b"/admin/v1/reload": {b"POST": self._reload},
             b"/admin/v1/accounts": {b"GET": self._entries},
             b"/admin/v1/accounts/totals": {b"GET": self._totals},
+            **desk.costs.pages(),
         }
 
         self._switches: dict[bytes, dict[bytes, Page]] = {
@@ -191,7 +195,7 @@ class AdminApi:
         exchange.respond(200, [(b"content-type", content_type.encode())], text.encode())
 
     async def _openapi(self, exchange: Exchange) -> None:
-        exchange.respond(200, _JSON, document(self.endpoints(), {**_TOLD, **TOLD}))
+        exchange.respond(200, _JSON, document(self.endpoints(), {**_TOLD, **TOLD, **costs.TOLD}))
 
     async def _status(self, exchange: Exchange) -> None:
         _answer(exchange, self._desk.report())

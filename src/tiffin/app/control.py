@@ -25,6 +25,7 @@ from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
 from tiffin.app.calibrating import Calibrating
 from tiffin.app.clock import SystemClock
+from tiffin.app.money import Money
 from tiffin.app.polled_file import PolledFile
 from tiffin.app.starter import ensure_key, starter_config
 from tiffin.app.tenancy import Tenancy
@@ -63,6 +64,7 @@ SECRETS_EVERY_S = 300.0
 HEARTBEAT_EVERY_S = 0.5
 TRIM_EVERY_S = 30.0
 TRIM_ROWS = 5_000
+LIVES_EVERY_S = 5.0
 FOLD_EVERY_S = 20.0
 ENGINES_EVERY_S = 5.0
 TENANTS_EVERY_S = 60.0
@@ -110,6 +112,9 @@ class Control:
             (boot.server, boot.telemetry),
         )
         self.accounts = SqliteAccounts(self.folder.database)
+        self.money = Money(
+            self.folder.database, self.office, self.publisher, self.clock, self._running
+        )
         self.ingest = Ingest(self.folder.journal, self.accounts, self.meter, self.clock)
         self.collector = exposition.Collector(self.folder.metrics)
         self.waiting = self.meter.gauge("tiffin_journal_bytes", "Bytes of journals on disk")
@@ -131,6 +136,7 @@ class Control:
             Chore("fetch", self.fetching.run, None),
             Chore("ingest", self.ingest.catch_up, INGEST_EVERY_S, INGEST_IDLE_S),
             Chore("trim", self._trim, TRIM_EVERY_S),
+            Chore("lives", self._keep_lives, LIVES_EVERY_S),
             Chore("metrics", self._measure, METRICS_EVERY_S),
             Chore("machine", self.machine.look, LOOK_AROUND_EVERY_S),
             Chore("fold", self._fold, FOLD_EVERY_S),
@@ -171,6 +177,7 @@ class Control:
         self.machine.close()
         self.meter.close()
         self.accounts.close()
+        self.money.close()
         progress.close()
 
     def report(self) -> Report:
@@ -209,6 +216,7 @@ class Control:
             accounts=self.accounts,
             gate=self.tenancy.gate(),
             tenancy=self.tenancy.pages(),
+            costs=self.money.pages(),
         )
         self._server = EdgeServer(private_edge(AdminApi(desk), self.boot.server))
         gc.collect()
@@ -233,9 +241,13 @@ class Control:
     def _look(self) -> Observed:
         """What runs; nothing while the supervisor hasn't written what it has, but another."""
         self._status = self.processes.changed() or self._status
-        if self._status is None or self._status.pid != self.boot.parent_pid:
-            return Observed()
-        return observed(self._status, self.folder.run)
+        status = self._running()
+        return observed(status, self.folder.run) if status else Observed()
+
+    def _running(self) -> Status | None:
+        """What the supervisor last said."""
+        status = self._status
+        return status if status and status.pid == self.boot.parent_pid else None
 
     async def _trim(self) -> None:
         telemetry = self.office.config.telemetry
@@ -246,6 +258,10 @@ class Control:
                 keep=telemetry.max_accounts,
                 at_most=TRIM_ROWS,
             )
+        await self.money.trim()
+
+    async def _keep_lives(self) -> None:
+        await self.money.keep_lives(self.machine.machine)
 
     async def _measure(self) -> None:
         self._measure_now()
