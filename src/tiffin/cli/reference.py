@@ -13,7 +13,7 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from tiffin.cli import template
-from tiffin.config import models, objectives, prices, schema, shape
+from tiffin.config import models, objectives, prices, schema, shape, vault
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
@@ -32,6 +32,9 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (schema.Config, "", ""),
     (schema.Server, "[server]", "server"),
     (Tls, "[server.tls]", "server.tls"),
+    (vault.Vault, "[server.vault]", "server.vault"),
+    (vault.MasterKey, "[server.vault.previous]", "server.vault.previous"),
+    (vault.Idempotency, "[server.idempotency]", "server.idempotency"),
     (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
     (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
     (schema.Project, "[tenants.NAME.projects.PROJECT]", "tenants.starter.projects.search"),

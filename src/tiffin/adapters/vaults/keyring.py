@@ -36,6 +36,11 @@ class WrappedKey(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     wrapped: bytes
 
+    @property
+    def made_ns(self) -> int:
+        """When it was made (UTC); its id begins with that."""
+        return int(self.id[:16], 16)
+
 
 @dataclass(frozen=True, slots=True)
 class DataKey:
@@ -51,6 +56,10 @@ class Keyring:
     def __init__(self, folder: Path, masters: Masters) -> None:
         self._folder = folder
         self._masters = masters
+
+    def master(self) -> str:
+        """The id of the master key that keys are wrapped with now; raises `ConfigInvalid`."""
+        return self._masters.current().id
 
     def mark(self, tenant: str) -> int:
         """Another number whenever the tenant's keys may be others; 0 where it has none."""
