@@ -91,6 +91,8 @@ class Walk:
                 )
                 async with stages.once.hold(principal, run, delivery, body) as replayed:
                     if not replayed:
+                        needs = Claim(exchange, asked, plan, account, len(body))
+                        delivery.headers += permit.reserve(needs)
                         await self._answer(run, delivery)
 
     async def _answer(self, run: Run, delivery: Delivery) -> None:
