@@ -77,7 +77,6 @@ class Walk:
                 check_serves(asked, plan)
                 asked.check(plan)
                 stages.guards.check_input(plan.guard, asked.pieces)
-                delivery.headers += permit.reserve(Claim(exchange, asked, plan, account, len(body)))
                 batch = is_batch(exchange, asked)
                 run = Run(
                     asked,
