@@ -82,6 +82,12 @@ class Facts:
                 return
         raise reason
 
+    async def ask_ready(self, plan: Plan) -> None:
+        """The same, after the replicas of its targets were asked."""
+        for target in plan.targets:
+            await self._pool.look_at(target)
+        await self.check_ready(plan)
+
     def state(self, plan: Plan) -> State:
         """The best state of a plan's targets, from what is known now; no remote is asked.
 

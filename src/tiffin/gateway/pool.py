@@ -139,6 +139,12 @@ class Pool:
             self._hurry.set()
         return await vigil.hold(target, due, self._outlook.foresee(target))
 
+    async def look_at(self, target: Target) -> None:
+        """Ask replicas that count as ready whether they are: they may have ended a moment ago."""
+        station = self._stations.get(target)
+        places = station.places if station is not None else ()
+        await asyncio.gather(*(probe(one) for one in places if one.probed and one.ready))
+
     def failure(self, target: Target) -> str:
         """Why a target doesn't run, where the time alone won't mend it; else empty."""
         if target.state == "failed":

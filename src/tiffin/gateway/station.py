@@ -73,9 +73,11 @@ class Station:
         raise Loading(f"the model '{name}' is being loaded", retry_after=2.0)
 
     def full(self) -> bool:
-        """Whether every place has refused something of late."""
+        """Whether every place that is ready has refused something of late."""
         only = self.only
-        return bool(only.full) if only is not None else all(place.full for place in self.places)
+        if only is not None:
+            return bool(only.full)
+        return all(place.full for place in self.places if place.ready)
 
     def refusal(self, ask: Ask, now: float) -> Overloaded | None:
         """What to refuse a request with where every place that is ready has just refused its like.

@@ -14,6 +14,8 @@ MAX_KEPT: Final = 256
 LIKE_TIME: Final = 1.05
 LIKE_SIZE: Final = 0.75
 """Parts of what the refused one had: who has no more time and isn't much smaller is like it."""
+LONGEST_S: Final = 1.0
+"""Whatever a replica says: a hint that outlives the crowd refuses who would be taken."""
 
 
 class Kind(NamedTuple):
@@ -49,7 +51,7 @@ class Full:
         return bool(self._refusals)
 
     def said(self, ask: Ask, error: Overloaded, now: float) -> None:
-        """It refused this one, and would refuse its like for `error.full_s`."""
+        """It refused this one, and would refuse its like for `error.full_s`, 1 s at most."""
         if error.full_s <= 0:
             return
         if len(self._refusals) >= MAX_KEPT and ask.kind not in self._refusals:
@@ -58,7 +60,8 @@ class Full:
             }
             if len(self._refusals) >= MAX_KEPT:
                 return
-        self._refusals[ask.kind] = _Refusal(ask, now + error.full_s, error)
+        until = now + min(error.full_s, LONGEST_S)
+        self._refusals[ask.kind] = _Refusal(ask, until, error)
 
     def refusal(self, ask: Ask, now: float) -> Overloaded | None:
         """The error to refuse this one with, None where it may be let in."""
