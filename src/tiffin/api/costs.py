@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from tiffin.api.admin_openapi import Endpoint, Told
-from tiffin.control.money.statements import Ask, Statements, Taken, TargetPrice
+from tiffin.control.money.statements import Ask, Statements, Taken
+from tiffin.control.money.told import Rate, StatementPage
 from tiffin.errors import MalformedBody, SchemaViolation, UnknownParameter
-from tiffin.ledger.statement import Statement
 from tiffin.ports.exchange import Exchange, Headers
 
 MAX_INVOICE_BYTES: Final = 16 << 20
@@ -24,9 +24,9 @@ Page = Callable[[Exchange], Awaitable[None]]
 
 
 class RatesPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What use of every model costs now; pico-units."""
+    """What use of every model costs now."""
 
-    data: list[TargetPrice]
+    data: list[Rate]
 
 
 class InvoiceQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +37,7 @@ class InvoiceQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 TOLD: Final[Mapping[Endpoint, Told]] = MappingProxyType(
     {
-        ("GET", STATEMENT): Told("What was spent, for whom and for what", Statement, query=Ask),
+        ("GET", STATEMENT): Told("What was spent, for whom and for what", StatementPage, query=Ask),
         ("GET", RATES): Told("What use of every model costs now", RatesPage),
         ("POST", INVOICES): Told(
             "Take an invoice, as FOCUS has it", Taken, query=InvoiceQuery, takes={"text/csv": str}
@@ -62,7 +62,7 @@ class CostPages:
         }
 
     async def _statement(self, exchange: Exchange) -> None:
-        _answer(exchange, await self._statements.statement(_query(exchange, Ask)))
+        _answer(exchange, await self._statements.page(_query(exchange, Ask)))
 
     async def _rates(self, exchange: Exchange) -> None:
         _answer(exchange, RatesPage(data=self._statements.rates()))

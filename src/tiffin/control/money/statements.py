@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from tiffin.config.prices import Prices, moment_ns
+from tiffin.config.prices import Prices, moment_ns, offset_of
+from tiffin.control.money.told import Rate, StatementPage, page_of, rate_of
 from tiffin.errors import SchemaViolation
 from tiffin.ledger.allocate import allocate
 from tiffin.ledger.bill import by_kind, credit_slices, credited, gross, variances
@@ -16,7 +17,6 @@ from tiffin.ledger.segments import moment
 from tiffin.ledger.statement import GROUPS, Only, Statement, charged, statement
 from tiffin.ports.clock import Clock
 from tiffin.ports.ledger import HALF_HOUR_NS, InvoiceLine, Ledger, Ran, Span, Sum
-from tiffin.types.price import Price
 from tiffin.types.snapshot import Snapshot
 
 MAX_NAME = 128
@@ -33,14 +33,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     project: str = ""
     tag: str = ""
     model: str = ""
-
-
-class TargetPrice(msgspec.Struct, frozen=True, kw_only=True):
-    """What use of a model costs now; None where nothing says."""
-
-    model: str
-    kind: str
-    price: Price | None
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +86,11 @@ class Statements:
         except ValueError as cause:
             raise SchemaViolation(str(cause)) from cause
 
-    def rates(self) -> list[TargetPrice]:
+    async def page(self, ask: Ask) -> StatementPage:
+        """A statement as it is told; raises as `statement` does."""
+        return page_of(await self.statement(ask), offset_of(self._prices()))
+
+    def rates(self) -> list[Rate]:
         """What use of every model costs now."""
         snapshot = self._snapshot()
         targets = (
@@ -102,10 +98,7 @@ class Statements:
             if (snapshot)
             else {}
         )
-        return [
-            TargetPrice(model=name, kind=one.kind, price=one.price)
-            for name, one in sorted(targets.items())
-        ]
+        return [rate_of(name, one.kind, one.price) for name, one in sorted(targets.items())]
 
     async def take(self, name: str, text: str) -> Taken:
         """Keep an invoice by its name; one of that name is kept once.
