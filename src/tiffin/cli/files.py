@@ -12,7 +12,9 @@ from tiffin.cli.locate import configured, folder
 from tiffin.config.environ import environment
 from tiffin.config.models import files_of
 from tiffin.config.objectives import declared, only_kept
+from tiffin.config.policy import effective
 from tiffin.config.secrets import unset_variables
+from tiffin.config.tls import credentials_of
 from tiffin.control.catalogue.pull import artifacts_of, check
 from tiffin.errors import ConfigInvalid, Conflict, ModelNotFound
 from tiffin.ports.artifacts import shown
@@ -38,7 +40,10 @@ def write_template(path: Path, *, overwrite: bool, extras: Sequence[str] = ()) -
 
 
 def resolved(given: Path | None) -> str:
-    """A configuration with everything filled in, as JSON, and its hash; raises `ConfigInvalid`."""
+    """A configuration with everything filled in as JSON, its hash, and the limits it comes to.
+
+    Raises `ConfigInvalid`.
+    """
     loaded = configured(given)
     sources = default_sources(environment())
     for name, model in loaded.config.models.items():
@@ -54,7 +59,14 @@ def resolved(given: Path | None) -> str:
             if kept := only_kept(settings.slo):
                 where = f"{section}.{name}.slo"
                 lacking.append(f"{where}: nothing acts on {', '.join(kept)} yet; kept and shown\n")
-    return f"{tree}\n\n{''.join(lacking)}valid: {loaded.source}, sha256 {loaded.sha256}"
+    tls = loaded.config.server.tls
+    if tls.on and not tls.key_command:  # nothing is started here
+        try:
+            credentials_of(tls)
+        except ConfigInvalid as failure:
+            lacking.append(f"{failure}; a server needs it to start\n")
+    limits = "".join(f"\nlimit: {line}" for line in effective(loaded.config))
+    return f"{tree}\n\n{''.join(lacking)}valid: {loaded.source}, sha256 {loaded.sha256}{limits}"
 
 
 def show_model(name: str, given: Path | None) -> None:

@@ -122,7 +122,7 @@ def check(
     """Say whether a configuration is right, and show what it comes to.
 
     Prints the whole configuration with defaults and environment variables applied, without
-    secrets, and its hash. Nothing is started or fetched.
+    secrets, its hash, and every limit that it comes to. Nothing is started or fetched.
 
     Examples:
 

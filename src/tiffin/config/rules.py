@@ -19,6 +19,7 @@ from tiffin.config.models import (
     RemoteModel,
     WhisperModel,
 )
+from tiffin.config.policy import broken_policy
 from tiffin.config.pricing import broken_prices
 from tiffin.config.references import WAYS, broken_reference, broken_tls
 from tiffin.config.revisions import section_of
@@ -39,6 +40,7 @@ def broken(config: Config) -> Iterator[Problem]:
     yield from broken_idempotency(config.server.idempotency)
     for name, tenant in config.tenants.items():
         yield from _tenant(config, tenant, f"tenants.{name}")
+    yield from broken_policy(config)
     for name, model in config.models.items():
         yield from _model(config, model, section_of(name))
     yield from broken_nesting(config.models)
