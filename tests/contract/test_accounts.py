@@ -60,7 +60,16 @@ async def test_an_entry_says_all_that_the_events_said(store: Accounts) -> None:
         n=1, target="chat", started_ns=11, ended_ns=19, status=500, error="run_failed"
     )
     began = Opened(
-        id="a", at_ns=10, tenant="t", key="k", endpoint="chat", trace_id="ab", client_id="c"
+        id="a",
+        at_ns=10,
+        tenant="t",
+        key="k",
+        endpoint="chat",
+        trace_id="ab",
+        client_id="c",
+        project="p",
+        end_user="u",
+        tag="w",
     )
     ended = Closed(
         id="a",
@@ -82,8 +91,15 @@ async def test_an_entry_says_all_that_the_events_said(store: Accounts) -> None:
             pages=8,
             pixels=9,
             audio_ms=10,
+            reasoning_tokens=4,
             measured=False,
         ),
+        cost_pico=11,
+        loss_pico=12,
+        currency="INR",
+        retried_ns=13,
+        target="cloud",
+        upstream=True,
         attempts=[attempt],
     )
     decode = msgspec.json.Decoder(Opening | Closing).decode
@@ -95,7 +111,9 @@ async def test_an_entry_says_all_that_the_events_said(store: Accounts) -> None:
         for name in told.keys() & set(entry.__struct_fields__) - {"outcome", "attempts"}:
             assert getattr(entry, name) == told[name], name
     assert (entry.outcome, entry.opened_ns, entry.closed_ns) == ("partial", 10, 20)
-    for name, quantity in msgspec.structs.asdict(ended.usage).items():
+    used = msgspec.structs.asdict(ended.usage)
+    del used["reason"]  # which is for metrics and for who asked
+    for name, quantity in used.items():
         assert getattr(entry, name) == quantity, name
     assert msgspec.json.decode(entry.attempts, type=list[Attempt]) == [attempt]
 

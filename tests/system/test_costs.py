@@ -1,0 +1,125 @@
+"""Costs of a real server: on its answers, in its accounts, and in a statement that adds up."""
+
+import json
+import subprocess
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.system.conftest import Serve
+from tests.system.server import TIFFIN, Server, until
+
+PRICED = """
+[models.echo]
+runtime = "echo"
+slots = 2
+token_ms = 5.0
+
+[models.kept]
+runtime = "echo"
+cache_ttl_s = 60.0
+
+[[prices.machines]]
+name = "node"
+terms = "reserved"
+hourly = "36"
+since = "2026-01-01"
+
+[[prices.models]]
+model = "kept"
+input = "1"
+output = "10"
+since = "2026-01-01"
+"""
+
+
+@pytest.fixture
+def server(serve: Serve) -> Server:
+    """A server whose models are ready."""
+    made = serve(PRICED)
+    for model in ("echo", "kept"):
+        made.until_answers(model)
+    return made
+
+
+def cost_of(told: str) -> Decimal:
+    """An amount that was told with its currency."""
+    amount, currency = told.split()
+    assert currency == "INR"
+    return Decimal(amount)
+
+
+def statement(server: Server, **asked: str) -> Any:
+    """What control says was spent."""
+    found = server.http.get("/admin/v1/costs/statement", params=asked)
+    assert found.status_code == 200, found.text
+    return found.json()
+
+
+def test_answers_tell_their_cost_and_the_statement_adds_up(server: Server) -> None:
+    whole = server.chat("echo", "one two three")
+    assert cost_of(whole.headers["x-tiffin-cost"]) > 0
+    *_, usage, done = server.stream("echo", "one two three", stream_options={"include_usage": True})
+    told = json.loads(usage)["usage"]
+    assert done == "[DONE]"
+    assert cost_of(told["tiffin"]["cost"]) > 0
+
+    first = server.chat("kept", "four five")
+    used = first.json()["usage"]
+    price = Decimal(used["prompt_tokens"]) + 10 * Decimal(used["completion_tokens"])
+    assert cost_of(first.headers["x-tiffin-cost"]) == price / 10**6
+    again = server.chat("kept", "four five")
+    assert (again.headers["x-tiffin-cache"], again.headers["x-tiffin-cost"]) == ("hit", "0 INR")
+
+    # The client leaves in the middle.
+    next(events := server.stream("echo", "word " * 200))
+    next(events)
+    events.close()  # type: ignore[attr-defined]
+
+    def entered() -> bool:
+        return any(entry["outcome"] == "cancelled" for entry in server.accounts())
+
+    until(entered)
+    (cut,) = [entry for entry in server.accounts() if entry["outcome"] == "cancelled"]
+    assert cut["prompt_tokens"] >= 200
+    assert cut["device_ns"] > 0
+    assert cut["cost_pico"] > 0
+    assert not cut["measured"]
+
+    # What the supervisor runs is written down every few seconds.
+    page = until(lambda: _with_load(statement(server, by="line,tenant")))
+    assert sum(Decimal(row["amount"]) for row in page["data"]) == Decimal(page["total"])
+    lines = {row["line"]: Decimal(row["amount"]) for row in page["data"]}
+    assert min(lines[name] for name in ("requests", "cancelled", "load", "idle")) > 0
+    (mine,) = statement(server, tenant="tests", by="line", model="kept")["data"]
+    assert mine["requests"] == mine["successful"] >= 2
+
+
+def _with_load(page: Any) -> Any:
+    return page if any(row["line"] == "load" for row in page["data"]) else None
+
+
+def test_the_command_line_shows_and_takes(server: Server) -> None:
+    def tiffin(*words: str) -> "subprocess.CompletedProcess[str]":
+        given = [str(TIFFIN), "cost", *words, "--data", str(server.folder.root)]
+        return subprocess.run(
+            given, capture_output=True, text=True, timeout=30, check=False, cwd=server.folder.root
+        )
+
+    shown = tiffin("statement")
+    assert shown.returncode == 0, shown.stderr
+    assert "successful requests" in shown.stdout
+    rates = tiffin("rates")
+    assert "device_second 0.00" in rates.stdout
+    assert "input 1, output 10" in rates.stdout
+    assert tiffin("statement", "--csv").stdout.startswith("tenant,line,requests,")
+    refused = tiffin("statement", "--by", "colour")
+    assert (refused.returncode, "there is no group 'colour'" in refused.stderr) == (1, True)
+    invoice = server.folder.root / "april.csv"
+    invoice.write_text(
+        "BilledCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd\n9,INR,2026-04-01,2026-05-01\n"
+    )
+    assert "1 lines taken in" in tiffin("import", str(invoice)).stdout
+    assert "left as it was" in tiffin("import", str(invoice)).stdout
+    assert "no FOCUS invoice" in tiffin("import", str(server.config)).stderr
