@@ -1,5 +1,6 @@
 """A pipeline as what a replica hosts: its functions found, its models followed."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -45,7 +46,8 @@ class PipelineHosted:
         deployment = around.deployment
         self._pipeline = msgspec.json.decode(deployment.spec, type=PipelineModel)
         self._files = {name: Path(file.path) for name, file in deployment.files.items()}
-        self._peers = Peers(deployment.peers, around.snapshot)
+        self._peers = Peers(deployment, around.snapshot, around.meter)
+        self._watching: asyncio.Task[None] | None = None
         self._measures = PipelineMeasures(around.meter, deployment.model)
         self._replica = PipelineReplica(
             self._pipeline,
@@ -64,6 +66,7 @@ class PipelineHosted:
 
     async def load(self) -> None:
         """Find the functions, wait for the models, check every edge; raises `LoadFailed`."""
+        self._watching = asyncio.create_task(self._peers.watch_for_ever())
         await self._replica.load(self._functions)
 
     async def warm_up(self) -> None:
@@ -77,6 +80,7 @@ class PipelineHosted:
     def look(self) -> None:
         """Note how full it is, and where its models answer now."""
         self._peers.follow()
+        self._peers.tell()
         self._measures.look(self._replica.lanes)
 
     async def drain(self, within_s: float) -> None:
@@ -86,6 +90,9 @@ class PipelineHosted:
     async def close(self) -> None:
         """Give threads and connections back."""
         self._replica.close()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         self._peers.close()
 
     def _functions(self) -> dict[str, Function]:

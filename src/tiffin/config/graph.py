@@ -176,10 +176,6 @@ def _broken_model(step: PipelineStep, at: str, models: Mapping[str, Model]) -> I
             f"{at}.model",
             f'"{step.model}" is {kind}; a step takes an onnx, python or pipeline model',
         )
-    elif called.keep != "loaded":
-        yield Problem(
-            f"{at}.model", f'"{step.model}" is kept on demand; a step takes one that is kept loaded'
-        )
     if step.options:
         yield Problem(f"{at}.options", "a function's settings; a model has none")
 

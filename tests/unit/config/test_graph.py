@@ -48,10 +48,9 @@ def test_a_broken_one_is_refused(steps: tuple[str, ...], told: str) -> None:
         load_text(section(*steps), {})
 
 
-def test_a_model_of_a_step_is_kept_loaded() -> None:
+def test_a_model_of_a_step_may_be_loaded_on_demand() -> None:
     text = section(STEP).replace(b'runtime = "onnx"', b'runtime = "onnx"\nkeep = "on-demand"')
-    with pytest.raises(ConfigInvalid, match='"cheap" is kept on demand'):
-        load_text(text, {})
+    assert load_text(text, {}).config.models["p"]
 
 
 def test_an_output_that_no_step_gives_is_named() -> None:

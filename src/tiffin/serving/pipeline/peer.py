@@ -13,7 +13,15 @@ from tiffin.dialects.oip.binary import SIZE, size_of
 from tiffin.dialects.oip.messages import HEADER_LENGTH, InferResponse, ModelMetadata, header_end
 from tiffin.dialects.oip.paths import path_of
 from tiffin.dialects.openai.errors import error_from_reply
-from tiffin.errors import DeadlineExceeded, TiffinError, UpstreamFailed
+from tiffin.errors import (
+    DeadlineExceeded,
+    Draining,
+    Loading,
+    NoHealthyReplica,
+    TiffinError,
+    UpstreamFailed,
+    UpstreamUnavailable,
+)
 from tiffin.ports.backend import Backend, Call, Reply
 from tiffin.serving.pipeline.edges import EdgeType
 from tiffin.serving.pipeline.graph import Ends
@@ -22,6 +30,8 @@ from tiffin.types.usage import Usage
 MAX_REPLY_BYTES: Final = 268_435_456
 MAX_ERROR_BYTES: Final = 65_536
 LONGEST_S: Final = 86_400.0
+TRIES: Final = 2
+"""How often a call may begin, where a replica didn't take it because it ends or has ended."""
 
 _METADATA = msgspec.json.Decoder(ModelMetadata)
 _REPLY = msgspec.json.Decoder(InferResponse)
@@ -53,19 +63,39 @@ class Peer:
     async def __call__(
         self, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[str], hop: Hop
     ) -> tuple[dict[str, NDArray[Any]], Usage]:
-        """The named outputs, and what they took there; raises what the model's replica told."""
+        """The named outputs, and what they took there; raises what the model's replica told.
+
+        That none of them takes it is never told as if it were the caller that ends or loads.
+        """
         header, parts = self._message(inputs, outputs)
-        left_s = min(hop.deadline - asyncio.get_running_loop().time(), LONGEST_S)
+        message = b"".join([header, *parts])
+        tries = 0
+        while True:
+            try:
+                return await self._asked(message, len(header), hop)
+            except (Draining, Loading, UpstreamUnavailable) as error:
+                tries += 1
+                if tries == TRIES:
+                    again = error.retry_after
+                    raise NoHealthyReplica(error.message, retry_after=again) from error
+
+    async def _asked(
+        self, message: bytes, header: int, hop: Hop
+    ) -> tuple[dict[str, NDArray[Any]], Usage]:
+        now = asyncio.get_running_loop().time()
+        left_s = min(hop.deadline - now, LONGEST_S)
         left_ms = int(left_s * 1000)
         if left_ms <= 0:
             raise DeadlineExceeded(f"the deadline passed before '{self.model}' was called")
         call = Call(
             path=self._path,
-            body=b"".join([header, *parts]),
-            headers=b"%bx-tiffin-timeout-ms: %d\r\n" % (hop.headers, left_ms),
+            body=message,
+            # It may be held on the way until the model is loaded: that time is gone, too.
+            headers=b"%bx-tiffin-clock: %d %d\r\nx-tiffin-timeout-ms: %d\r\n"
+            % (hop.headers, now * 1e6, now * 1e6, left_ms),
             deadline=hop.deadline,
             content=b"content-type: application/octet-stream\r\n%b: %d\r\n"
-            % (HEADER_LENGTH, len(header)),
+            % (HEADER_LENGTH, header),
         )
         async with self._backend.start(call) as reply:
             if reply.status >= 300 and reply.usage:

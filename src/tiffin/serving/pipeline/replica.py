@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from tiffin.config.graph import REQUEST
 from tiffin.config.models import PipelineModel
-from tiffin.errors import InvalidRequest, LoadFailed, Loading, TiffinError, Unavailable
+from tiffin.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    LoadFailed,
+    Loading,
+    TiffinError,
+    Unavailable,
+)
 from tiffin.ports.backend import Backend
 from tiffin.ports.clock import Clock
 from tiffin.serving.lanes.claim import Work
@@ -186,7 +193,7 @@ class PipelineReplica:
             while name not in found:
                 try:
                     found[name] = await ends_of(name, backend, loop.time() + ASK_S)
-                except Unavailable as error:
+                except (Unavailable, DeadlineExceeded) as error:
                     if loop.time() > last:
                         why = f"it calls '{name}', which isn't ready: {error.message}"
                         raise LoadFailed(why) from error
