@@ -23,6 +23,7 @@ from tiffin.types.usage import Usage
 
 LONGEST_HOP_S: Final = 3600.0
 """What comes from further back than this, or from the future, was told by another clock."""
+MAX_DIGITS: Final = 18
 _TIMES: Final = (b"x-tiffin-timeout-ms", b"x-tiffin-aim-ms", b"x-tiffin-first-ms")
 
 
@@ -36,12 +37,15 @@ def context_of(exchange: Exchange, clock: Clock) -> Context:
 
 
 def _clock(exchange: Exchange, now: float) -> tuple[float, float]:
-    """When a request was opened, and when it was sent here; `now` where that isn't known."""
+    """When a request was opened, and when it was sent here; `now` where that isn't known.
+
+    Its sender reads the same clock, for it is a process of this machine: the hop is a unix socket.
+    """
     said = exchange.header(b"x-tiffin-clock")
     if said is None:
         return now, now
     opened, _, sent = said.partition(b" ")
-    if not (opened.isdigit() and sent.isdigit()):
+    if not (_is_whole(opened) and _is_whole(sent)):
         raise InvalidRequest("x-tiffin-clock must be two moments in microseconds")
     opened_s, sent_s = int(opened) / 1e6, int(sent) / 1e6
     if not now - LONGEST_HOP_S <= opened_s <= sent_s <= now:
@@ -66,9 +70,14 @@ def _left_s(exchange: Exchange, name: bytes) -> float:
     left_ms = exchange.header(name)
     if left_ms is None:
         return math.inf
-    if not left_ms.isdigit():
+    if not _is_whole(left_ms):
         raise InvalidRequest(f"{name.decode()} must be whole milliseconds")
     return int(left_ms) / 1000
+
+
+def _is_whole(said: bytes) -> bool:
+    """Whether it is a whole number that can be a time."""
+    return said.isdigit() and len(said) <= MAX_DIGITS
 
 
 def usage_header(usage: Usage) -> tuple[bytes, bytes]:

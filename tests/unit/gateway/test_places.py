@@ -4,14 +4,14 @@ import asyncio
 from collections import Counter
 from hashlib import sha256
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
 
 from tests.polling import eventually
 from tiffin.app.clock import SystemClock
-from tiffin.dialects.openai.errors import error_body, status_of
+from tiffin.dialects.openai.errors import hop_error_response
 from tiffin.errors import Draining, RunFailed, TiffinError, UpstreamUnavailable
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
@@ -24,6 +24,8 @@ from tiffin.gateway.pool import READY_PATH, NoOutlook, Pool
 from tiffin.gateway.vigil import Foresight
 from tiffin.gateway.walk import Stages, Walk
 from tiffin.ports.backend import Call, Reply
+from tiffin.ports.clock import Clock
+from tiffin.ports.exchange import Headers
 from tiffin.telemetry.events import Closed, Opened
 from tiffin.telemetry.metrics import Meter
 from tiffin.testing.exchange import FakeExchange
@@ -43,6 +45,7 @@ class Replica:
         self.ready = True
         self.fails: TiffinError | None = None
         self.asked = 0
+        self.calls: list[Call] = []
         self.running = 0
         self.closed = False
         self.go = asyncio.Event()
@@ -50,6 +53,10 @@ class Replica:
 
     def start(self, call: Call) -> "Exchange":
         return Exchange(self, call)
+
+    def refuses(self) -> TiffinError | None:
+        """What it answers with instead, as of now."""
+        return self.fails
 
     def close(self) -> None:
         self.closed = True
@@ -66,6 +73,7 @@ class Exchange:
 
     def __init__(self, replica: Replica, call: Call) -> None:
         self.replica = replica
+        self.call = call
         self.probing = call.path == READY_PATH
         self.status = 200
         self.body = WHOLE
@@ -76,6 +84,7 @@ class Exchange:
             self.status = 200 if replica.ready else 503
             return self
         replica.asked += 1
+        replica.calls.append(self.call)
         replica.running += 1
         try:
             await replica.go.wait()
@@ -84,9 +93,8 @@ class Exchange:
         except BaseException:
             replica.running -= 1
             raise
-        if replica.fails is not None:
-            self.status = status_of(replica.fails)
-            self.body = error_body(replica.fails)
+        if (fails := replica.refuses()) is not None:
+            self.status, _, self.body = hop_error_response(fails)
         return self
 
     async def __aexit__(
@@ -134,18 +142,21 @@ class Ledger:
 class House:
     """A walk over fake replicas by their sockets, which are probed all the time."""
 
-    def __init__(self, *sockets: str, **settings: Any) -> None:
-        self.replicas = {socket: Replica() for socket in sockets}
+    kind: type[Replica] = Replica
+
+    def __init__(self, *sockets: str, clock: Clock | None = None, **settings: Any) -> None:
+        self.replicas = {socket: self.kind() for socket in sockets}
+        clock = clock or SystemClock()
         self.ledger, self.seen, self.told = Ledger(), Seen(), 0
         self.meter = Meter("t", "e")
         self.pool = Pool(lambda _, at: self.replicas[at], self.seen, self.meter, self._tell)
-        accounts = Accounts(self.ledger, self.meter, SystemClock())
+        accounts = Accounts(self.ledger, self.meter, clock)
         guards = Guards()
         self.walk = Walk(
             Stages(
                 snapshot=lambda: self.snapshot,
                 authenticate=Authentication(SystemClock(), Keyring()),
-                admission=Admission(SystemClock(), 1000),
+                admission=Admission(clock, 1000),
                 accounts=accounts,
                 guards=guards,
                 cache=ReplayCache(accounts),
@@ -160,7 +171,7 @@ class House:
     def publish(self, *sockets: str, **settings: Any) -> None:
         self.number += 1
         for socket in sockets:
-            self.replicas.setdefault(socket, Replica())
+            self.replicas.setdefault(socket, self.kind())
         target = Target(
             model="m", revision=f"r{self.number}", kind="echo", sockets=sockets, **settings
         )
@@ -178,9 +189,11 @@ class House:
     def _tell(self) -> None:
         self.told += 1
 
-    async def ask(self, text: str = "hello", timeout_ms: int = 0) -> FakeExchange:
+    async def ask(
+        self, text: str = "hello", timeout_ms: int = 0, more: Headers | None = None
+    ) -> FakeExchange:
         body = {"model": "m", "messages": [{"role": "user", "content": text}]}
-        headers = [(b"authorization", b"Bearer " + KEY)]
+        headers = [(b"authorization", b"Bearer " + KEY), *(more or ())]
         if timeout_ms:
             headers.append((b"x-request-timeout-ms", b"%d" % timeout_ms))
         exchange = FakeExchange(
@@ -190,7 +203,7 @@ class House:
         await self.walk(exchange, CHAT)
         return exchange
 
-    async def __aenter__(self) -> "House":
+    async def __aenter__(self) -> Self:
         self._probing = asyncio.create_task(self.pool.probe_for_ever())
         return self
 
@@ -298,7 +311,7 @@ async def test_who_pinned_a_target_that_is_gone_is_served_by_its_successor() -> 
         assert house.ledger.closed[-1].revision != house_target.revision
 
 
-SLEEPS = {"on_demand": True, "cold_start_s": 5.0}
+SLEEPS: dict[str, Any] = {"on_demand": True, "cold_start_s": 5.0}
 
 
 async def asleep(**settings: Any) -> House:

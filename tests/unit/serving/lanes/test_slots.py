@@ -389,6 +389,21 @@ def test_an_objective_that_no_answer_keeps_refuses_nobody_within_its_deadline() 
     assert waits.standing is Standing.WAITING
 
 
+@pytest.mark.parametrize("way_s", [0.0, 3.0], ids=["a short way is possible", "it never was"])
+def test_the_way_here_counts_as_waiting_where_it_can_be_shorter(way_s: float) -> None:
+    lanes, clock, _ = busy_lanes()
+    begun = clock.monotonic() - way_s
+    # Behind what runs an answer comes after some 4.4 s; alone, it would after 2.2 s.
+    first = answering(lanes, 101, opened=begun, aim=begun + 4.6)
+    assert first.standing is Standing.WAITING
+    begun = clock.monotonic() - 3.0
+    if way_s:
+        assert answering(lanes, 101, opened=begun, aim=begun + 4.6).standing is Standing.WAITING
+    else:
+        with pytest.raises(Overloaded):
+            answering(lanes, 101, opened=begun, aim=begun + 4.6)
+
+
 def test_who_would_wait_for_longer_than_one_may_is_refused_at_once() -> None:
     lanes, _, _ = busy_lanes()
     lanes._patience_s = 2.0

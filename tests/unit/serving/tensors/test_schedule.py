@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.serving.tensors.machine import a_machine, an_item, between, flat, steep
+from tests.unit.serving.tensors.machine import Machine, a_machine, an_item, between, flat, steep
 from tiffin.errors import DeadlineExceeded, Overloaded
 from tiffin.serving.tensors.schedule import BELIEVED_S
 
@@ -227,3 +227,32 @@ def test_promises_that_neighbours_break_are_made_more_carefully() -> None:
     missed = sum(end > item.deadline for end, item in settled)
     assert missed + len(machine.late) <= 0.08 * len(settled)
     assert len(settled) >= 0.9 * 32 / (1.375 * between(32)) * 25.0
+
+
+def behind(machine: Machine, way_s: float, within_s: float) -> bool:
+    """Whether a request is taken behind a batch, of whose time the way here took so much."""
+    item = an_item(machine.now, within=10.0)
+    item.opened = machine.now - way_s
+    item.aim = item.opened + within_s
+    return machine.ask(item)
+
+
+def test_a_way_that_can_be_shorter_counts_as_waiting_and_one_that_cant_doesnt() -> None:
+    machine = a_machine(flat)
+    machine.ask(an_item(machine.now))
+    # Alone, the run needs some 80 ms, and what runs as long again: only with the way it's too late.
+    assert behind(machine, way_s=0.0, within_s=0.25)
+    assert not behind(machine, way_s=0.15, within_s=0.25)
+    far = a_machine(flat)
+    far.ask(an_item(far.now))
+    # Nobody ever came faster: the objective is missed however little waits, so it refuses nobody.
+    assert behind(far, way_s=0.2, within_s=0.25)
+
+
+def test_one_whose_beginning_isnt_known_began_when_it_asked() -> None:
+    machine = a_machine(flat)
+    machine.ask(an_item(machine.now))
+    item = an_item(machine.now, within=10.0)
+    item.aim = machine.now + 0.25
+    assert machine.ask(item)
+    assert item.opened == 0.0
