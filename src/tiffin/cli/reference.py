@@ -13,12 +13,13 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from tiffin.cli import template
-from tiffin.config import models, objectives, prices, schema, shape, vault
+from tiffin.config import alerts, models, objectives, prices, schema, shape, vault
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
 from tiffin.telemetry import events
-from tiffin.types.snapshot import Limits
+from tiffin.types.budgets import Budget
+from tiffin.types.limits import Limits, Rule
 from tiffin.types.tls import Tls
 from tiffin.types.usage import Usage
 
@@ -37,6 +38,8 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (vault.Idempotency, "[server.idempotency]", "server.idempotency"),
     (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
     (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
+    (Rule, "[[tenants.NAME.limits.rules]]", "tenants.starter.limits.rules"),
+    (Budget, "[tenants.NAME.budgets.BUDGET]", "tenants.starter.budgets.monthly"),
     (schema.Project, "[tenants.NAME.projects.PROJECT]", "tenants.starter.projects.search"),
     (schema.Key, "[tenants.NAME.keys.KEY]", "tenants.starter.keys.main"),
     (models.LlamacppModel, '[models.NAME] with runtime = "llamacpp"', "models.chat-tiny"),
@@ -62,6 +65,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (prices.FixedPrice, "[[prices.fixed]]", "prices.fixed"),
     (prices.Credit, "[[prices.credits]]", "prices.credits"),
     (prices.PricePlan, "[[prices.plans]]", "prices.plans"),
+    (alerts.Alert, "[alerts.NAME]", "alerts.ops"),
     (schema.Telemetry, "[telemetry]", "telemetry"),
 )
 

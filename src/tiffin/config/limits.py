@@ -1,6 +1,6 @@
 """What types can't say about limits: what goes together, and what can't be enforced."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tiffin.config.shape import Problem, nearest
@@ -18,7 +18,7 @@ PARTS = {
 class Known(NamedTuple):
     """What limits may count: all public names, and whether anything has a price."""
 
-    models: Collection[str]
+    models: Sequence[str]
     priced: bool
 
 
@@ -42,10 +42,10 @@ def broken_limits(limits: Limits, level: str, where: str, known: Known) -> Itera
         ("concurrency", ""): limits.concurrency,
     }
     for of, per in (kind for kind, amount in short.items() if amount):
-        place = seen.get((of, per, "", (), False))
-        if place:
+        twin = seen.get((of, per, "", (), False))
+        if twin:
             name = "concurrency" if of == "concurrency" else "requests_per_minute"
-            yield Problem(place, f"says of the same what {where}.{name} says; leave one of them")
+            yield Problem(twin, f"says of the same what {where}.{name} says; leave one of them")
 
 
 def _rule(rule: Rule, level: str, where: str, known: Known) -> Iterator[Problem]:

@@ -47,7 +47,9 @@ RATES = st.tuples(st.integers(1, 7), st.integers(1, 50), st.integers(1, 40))
 
 def play(rate: Gcra, steps: list[Step]) -> tuple[list[Took], int]:
     """Let them come and go; all that were let in, and when it was over."""
-    now, running, admitted = 0, [], []
+    now = 0
+    running: list[Took] = []
+    admitted: list[Took] = []
     for step in steps:
         now += step.gap
         if step.ends is not None and running:
