@@ -23,9 +23,10 @@ class EdgeServer(uvicorn.Server):
     def __init__(
         self, edge: Edge, *, tls: ssl.SSLContext | None = None, close_within_s: float = 5.0
     ) -> None:
+        self._protocol = protocol_for(edge)
         config = uvicorn.Config(
             no_application,
-            http=protocol_for(edge),
+            http=self._protocol,
             loop="none",
             lifespan="off",
             ws="none",
@@ -122,14 +123,17 @@ class EdgeServer(uvicorn.Server):
 
     async def _listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> asyncio.Server:
         """Take connections from a socket, by a descriptor that is closed with what this gives."""
-        times = {"ssl_handshake_timeout": self._handshake_s, "ssl_shutdown_timeout": TLS_END_S}
         return await asyncio.get_running_loop().create_server(
-            self._connection, sock=sock.dup(), ssl=tls, backlog=BACKLOG, **(times if tls else {})
+            self._connection,
+            sock=sock.dup(),
+            backlog=BACKLOG,
+            ssl=tls,
+            ssl_handshake_timeout=self._handshake_s if tls else None,
+            ssl_shutdown_timeout=TLS_END_S if tls else None,
         )
 
     def _connection(self) -> HttpProtocol:
-        made = self.config.http_protocol_class
-        return made(self.config, self.server_state, self.lifespan.state)  # type: ignore[arg-type]
+        return self._protocol(self.config, self.server_state, self.lifespan.state)
 
     def _tell(self) -> None:
         for connection in self.server_state.connections:

@@ -148,10 +148,14 @@ class _Exchange:
         except ssl.SSLError as cause:
             raise Unreachable(f"no TLS with {where}: {_untrusted(cause)}") from cause
         except (OSError, http.client.HTTPException) as cause:
-            raise Unreachable(
-                f"nothing answers at {where} ({cause or type(cause).__name__})"
-            ) from cause
+            reason = f"{cause or type(cause).__name__}{self._hint(cause)}"
+            raise Unreachable(f"nothing answers at {where} ({reason})") from cause
         return reply
+
+    def _hint(self, cause: Exception) -> str:
+        """A server that wants a certificate may just hang up on who shows none."""
+        secure = isinstance(self._connection, _SecureConnection) and not self._address.cert
+        return f"; {_WANTS_ONE}" if secure and isinstance(cause, ConnectionResetError) else ""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -193,6 +197,9 @@ def _context(address: Address) -> ssl.SSLContext:
     return context
 
 
+_WANTS_ONE = "if it asks for a certificate, `tiffin --cert FILE …` gives it one with its key"
+
+
 def _untrusted(cause: ssl.SSLError) -> str:
     """What is wrong, and what would mend it."""
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -201,7 +208,7 @@ def _untrusted(cause: ssl.SSLError) -> str:
         )
     reason = cause.reason or str(cause)
     if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
-        return "it asks for a certificate; `tiffin --cert FILE …` gives it one with its key"
+        return _WANTS_ONE
     return reason
 
 

@@ -6,6 +6,7 @@ from tiffin.config.models import Model, OnnxModel, PythonModel, RemoteModel
 from tiffin.config.schema import Config
 from tiffin.config.shape import Problem
 from tiffin.config.tenants import place_of_key
+from tiffin.types.budgets import with_budgets
 from tiffin.types.limits import Limits, Rule, rules_of
 
 TOKENS = ("input_tokens", "output_tokens", "tokens")
@@ -17,16 +18,17 @@ def effective(config: Config) -> Iterator[str]:
     yield f"server: {server.max_in_flight} requests in work at once"
     yield f"server: {server.max_connections} connections"
     yield f"server: {server.max_body_bytes} bytes in a request's body"
+    currency = config.prices.currency
     for where, limits in _sections(config):
-        yield from (f"{where}: {in_words(rule)}" for rule in rules_of(limits))
+        yield from (f"{where}: {in_words(rule, currency)}" for rule in rules_of(limits))
 
 
-def in_words(rule: Rule) -> str:
+def in_words(rule: Rule, currency: str = "") -> str:
     """`600 requests per minute, 10 at once`, and whom and what it counts."""
     if rule.of == "concurrency":
         what = f"{rule.amount:g} requests at the same time"
     elif rule.of == "money":
-        what = f"{rule.amount:.12g} {rule.currency or 'of the currency'} per {rule.per}"
+        what = f"{rule.amount:.12g} {currency} per {rule.per}"
     else:
         what = f"{rule.amount:.15g} {rule.of.replace('_', ' ')} per {rule.per}"
     if rule.burst:
@@ -53,11 +55,13 @@ def broken_policy(config: Config) -> Iterator[Problem]:
 def _sections(config: Config) -> Iterator[tuple[str, Limits]]:
     for name, tenant in config.tenants.items():
         where = f"tenants.{name}"
-        yield where, tenant.limits
+        yield where, with_budgets(tenant.limits, tenant.budgets)
         for project_name, project in tenant.projects.items():
-            yield f"{where}.projects.{project_name}", project.limits
+            limits = with_budgets(project.limits, project.budgets)
+            yield f"{where}.projects.{project_name}", limits
         for project_name, key_name, key in tenant.every_key():
-            yield place_of_key(where, project_name, key_name), key.limits
+            place = place_of_key(where, project_name, key_name)
+            yield place, with_budgets(key.limits, key.budgets)
 
 
 def _models(config: Config, name: str) -> Iterator[Model]:
