@@ -5,8 +5,8 @@
 Eight prefixes of about 1,500 tokens (long system prompts), each followed by a question of its own.
 "Placed" goes through Tiffin's public port. "Random" sends the same kind of requests straight to the
 sockets of the same replicas, one drawn by lot for each. Rounds alternate and have prefixes of their
-own, so that nothing is warm from before. Reports the share of requests whose prefix was remembered,
-the time to the first token, and how unevenly the replicas were used.
+own, so that nothing is warm from before; a replica has a slot for each. Reports the share of requests
+whose prefix was remembered, the time to the first token, and how unevenly the replicas were used.
 """
 
 import argparse
@@ -32,7 +32,7 @@ HIT = 0.9  # of the prompt's tokens
 
 
 def config(gguf: Path, data: Path, port: int) -> str:
-    """One model with two replicas of four slots, one tenant."""
+    """One model with two replicas of eight slots, one tenant."""
     return f"""
 version = 1
 [server]
@@ -46,7 +46,7 @@ runtime = "llamacpp"
 sources = ["file:{gguf}"]
 sha256 = "{sha256(gguf.read_bytes()).hexdigest()}"
 context = 2048
-slots = 4
+slots = 8
 replicas = 2
 """
 

@@ -5,7 +5,8 @@ The rules, in their order:
 - Where every place is set aside, the one that may be tried soonest is used: none is refused for it.
 - A text goes where most of its beginning is warm, unless that place has many more requests
   outstanding than another, or got many more of late.
-- One that is warm nowhere goes where fewest beginnings live, among those that aren't busier.
+- One that is warm nowhere goes, among those that aren't busier, where it replaces none or the one
+  that was used least recently of all, and where fewest live.
 - All others go where fewest requests are outstanding, of several to the one idle for longest.
 """
 
@@ -92,7 +93,7 @@ class Chooser(Generic[S]):
         if sum(one.placed for one in places) > WINDOW * len(places):
             for one in places:
                 one.placed /= 2
-        return Choice(place, reason, place.memory.take(wish.tenant, wish.chain))
+        return Choice(place, reason, place.memory.take(wish.tenant, wish.chain, self._turn))
 
 
 def _choice(places: Sequence[S], wish: Wish, now: float) -> tuple[S, Reason]:
@@ -114,7 +115,7 @@ def _by_prefix(places: Sequence[S], wish: Wish, least: int) -> tuple[S, Reason]:
     warmth = {id(place): place.memory.warm(wish.tenant, wish.chain) for place in places}
     most = max(warmth.values())
     if not most:
-        return min(free, key=lambda one: (len(one.memory), *_busy(one))), Reason.SPREAD
+        return min(free, key=_loss), Reason.SPREAD
     fewest = min(place.placed for place in places)
     warm = [
         place
@@ -124,6 +125,10 @@ def _by_prefix(places: Sequence[S], wish: Wish, least: int) -> tuple[S, Reason]:
     if warm:
         return min(warm, key=_busy), Reason.PREFIX
     return min(places, key=_busy), Reason.LEAST
+
+
+def _loss(place: Standing) -> tuple[float, ...]:
+    return place.memory.loses, len(place.memory), *_busy(place)
 
 
 def _busy(place: Standing) -> tuple[int, int]:

@@ -5,6 +5,7 @@ at least half is used again, else the one that was used least recently. Wrong gu
 never isolation: who may reuse what is decided at the replica.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,10 +29,11 @@ def chain_of(text: bytes) -> Chain:
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One slot's: whose text it holds, which, and whether a request has it now."""
+    """One slot's: whose text it holds, which, since when, and whether a request has it now."""
 
     tenant: str
     chain: Chain
+    turn: int = 0
     busy: bool = True
 
 
@@ -52,7 +54,14 @@ class Memory:
         line = self._best(tenant, chain)
         return shared_blocks(line.chain, chain) if line is not None else 0
 
-    def take(self, tenant: str, chain: Chain) -> Line | None:
+    @property
+    def loses(self) -> float:
+        """When the text came that a new one would replace: 0 with room, endless if all are busy."""
+        if len(self._lines) < self._slots:
+            return 0
+        return next((line.turn for line in self._lines if not line.busy), math.inf)
+
+    def take(self, tenant: str, chain: Chain, turn: int = 0) -> Line | None:
         """A tenant's text goes there; the line to give back, none where all are busy."""
         line = self._best(tenant, chain)
         if line is None and len(self._lines) >= self._slots:
@@ -61,7 +70,7 @@ class Memory:
                 return None
         if line is not None:
             self._lines.remove(line)
-        taken = Line(tenant, chain)
+        taken = Line(tenant, chain, turn)
         self._lines.append(taken)
         return taken
 

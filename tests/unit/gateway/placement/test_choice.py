@@ -104,3 +104,18 @@ def test_eight_beginnings_stay_warm_at_two_places_with_room_for_them() -> None:
         warm += choice.reason is Reason.PREFIX
         ended(choice)
     assert warm >= 0.9 * 400
+
+
+@given(st.integers(2, 4), st.integers(1, 4), st.integers(0, 2**32))
+def test_what_was_warm_before_makes_room_evenly(count: int, slots: int, seed: int) -> None:
+    """As many new beginnings as there is room for are all warm after one turn each."""
+    rnd = random.Random(seed)
+    group, chooser = places(count, slots), Chooser[Standing]()
+    room = count * slots
+    for _ in range(4 * room):  # of an earlier time, placed unevenly
+        choice = chooser.choose(group, wish(rnd.choice("abcdefgh") * 6), 0.0)
+        ended(choice)
+    new = "ijklmnopqrstuvwxyz"[:room]
+    for letter in new:
+        ended(chooser.choose(group, wish(letter * 6), 0.0))
+    assert all(any(one.memory.warm("a", wish(c * 6).chain) for one in group) for c in new)
