@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from tiffin.app.handover import take
+from tiffin.app.masters import masters
 from tiffin.app.options import Options
 from tiffin.app.starter import ensure_key
 from tiffin.app.supervisor import run
@@ -15,7 +16,7 @@ from tiffin.config.schema import Config
 from tiffin.config.tls import credentials_of
 from tiffin.control.catalogue.abilities import serves
 from tiffin.errors import Conflict
-from tiffin.types.paths import DataFolder
+from tiffin.types.paths import DataFolder, vault
 
 
 def serve_here(
@@ -41,6 +42,8 @@ def serve_here(
         server = msgspec.structs.replace(server, port=port)
     if server.tls.on and handover < 0:
         credentials_of(server.tls)  # a gateway would only find out later
+    if server.vault.given and handover < 0:
+        masters(vault(here), server.vault)
     welcome = Welcome(key=_key(config, here), model=_first_model(config))
     options = Options(
         data=here.root,

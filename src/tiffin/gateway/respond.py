@@ -1,5 +1,6 @@
 """From an answer to the client's bytes: whole, streamed, from the cache, or an error."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -30,7 +31,7 @@ class Delivery:
 
     `keep` collects what goes out where it may be given again, no more than about `keep_at_most`
     bytes; `kept_headers` are those that say what it is. `asked` is there once the request was read,
-    `settled` says that all of the answer is there.
+    `keeping` is called when all of the answer is there and collected, before its end goes out.
     """
 
     exchange: Exchange
@@ -41,7 +42,7 @@ class Delivery:
     keep_at_most: int = 0
     kept_headers: Headers | None = None
     asked: Asked | None = None
-    settled: bool = False
+    keeping: Callable[[], None] | None = None
 
     def collect(self, at_most: int) -> None:
         """Collect what goes out, up to this many bytes or more."""
@@ -51,9 +52,10 @@ class Delivery:
 
     def settle(self) -> None:
         """All of the answer is there, and may go out: what is to remain of it is kept now."""
-        self.settled = True
         if self.asked is not None:
             self.asked.settle()
+        if self.keeping is not None:
+            self.keeping()
 
     def head(self, *first: tuple[bytes, bytes]) -> Headers:
         """The answer's headers as it begins now: `first`, the time it took, the request's own."""
@@ -76,13 +78,13 @@ async def send_answer(delivery: Delivery, answer: Answer) -> None:
 
 def send_whole(delivery: Delivery, answer: Whole) -> None:
     """The whole answer."""
-    delivery.settle()
     delivery.account.status = 200
-    delivery.exchange.respond(200, delivery.head(*answer.headers, *delivery.cost()), answer.body)
-    delivery.account.content_sent()
     if delivery.keep is not None:
         delivery.keep += answer.body
         delivery.kept_headers = answer.headers
+    delivery.settle()
+    delivery.exchange.respond(200, delivery.head(*answer.headers, *delivery.cost()), answer.body)
+    delivery.account.content_sent()
 
 
 async def send_stream(delivery: Delivery, answer: Begun) -> None:
@@ -93,14 +95,14 @@ async def send_stream(delivery: Delivery, answer: Begun) -> None:
     out = answer.first
     try:
         while True:
+            if delivery.keep is not None and len(delivery.keep) <= delivery.keep_at_most:
+                delivery.keep += out
             if reading.done and reading.error is None:
                 delivery.settle()
             if out:
                 exchange.write(out)
                 account.streamed = True
                 account.content_sent()
-                if delivery.keep is not None and len(delivery.keep) <= delivery.keep_at_most:
-                    delivery.keep += out
                 await exchange.drain()
             if reading.error is not None:
                 raise reading.error
@@ -119,6 +121,11 @@ def send_kept(delivery: Delivery, kept: Kept, mark: tuple[bytes, bytes]) -> None
     """An answer that was given before, given again, and marked as that."""
     exchange = delivery.exchange
     delivery.account.status = kept.status
+    if delivery.keep is not None:
+        delivery.keep += kept.body
+        delivery.kept_headers = kept.headers
+    if delivery.keeping is not None:
+        delivery.keeping()
     if kept.streaming:
         exchange.begin(kept.status, delivery.head(EVENTS, NO_STORE, mark))
         exchange.write(kept.body)

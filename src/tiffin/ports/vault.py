@@ -20,10 +20,15 @@ class Label(NamedTuple):
 
 
 class Vault(Protocol):
-    """Seals and opens content. Blocks no longer than it takes to read a small file."""
+    """Seals and opens content."""
+
+    def ready(self, tenant: str) -> bool:
+        """Whether `prepare` was called a moment ago, so that nothing here waits for now."""
+        ...
 
     def prepare(self, tenant: str) -> None:
-        """Have a key for this tenant; raises `Unavailable`."""
+        """Have a key for this tenant; raises `Unavailable`. It may have to wait for a program that
+        tells the master key, so it may be called from any thread."""
         ...
 
     def seal(self, label: Label, content: bytes) -> bytes:

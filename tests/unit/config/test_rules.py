@@ -22,6 +22,10 @@ def config(text: str) -> Config:
     ("text", "where"),
     [
         ("[server]\nport=1\ngrpc_port=1", "server.grpc_port"),
+        ("[server.vault]\nkey_env='A'\nkey_file='/a'", "server.vault"),
+        ("[server.vault.previous]\nkey_file='a'", "server.vault.previous.key_file"),
+        ("[server.idempotency]\nmax_bytes=99", "server.idempotency.max_bytes"),
+        ("[server.idempotency]\nmax_tenant_bytes=99", "server.idempotency.max_tenant_bytes"),
         ("[tenants.t.keys.k]", "tenants.t.keys.k"),
         ("[tenants.t.keys.k]\nkey_env='A'\nkey_file='/a'", "tenants.t.keys.k"),
         ("[tenants.t.keys.k]\nkey_sha256='xyz'", "tenants.t.keys.k.key_sha256"),

@@ -211,7 +211,7 @@ class FolderKeyLog:
             if reading.fd >= 0:
                 name = _name(epoch, reading.at)
                 for record in records(reading.fd, reading.offset):
-                    reading.offset += record.bytes
+                    reading.offset += record.size
                     if record.fact:
                         told.append((_DECODE(record.fact), _place(name, record)))
                     if len(told) >= most:
@@ -265,7 +265,7 @@ def _parse(name: str) -> tuple[str, int]:
 
 
 def _place(segment: str, record: Record) -> Place:
-    return Place(segment, record.offset, record.bytes, record.content_bytes)
+    return Place(segment, record.offset, record.size, record.content_bytes)
 
 
 def _unavailable(cause: OSError) -> Unavailable:

@@ -28,7 +28,7 @@ class Record(NamedTuple):
     """Where a record begins, what it takes, its fact (empty where that is torn), its content."""
 
     offset: int
-    bytes: int
+    size: int
     fact: bytes
     content_bytes: int
 

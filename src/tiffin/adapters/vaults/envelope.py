@@ -39,6 +39,12 @@ class EnvelopeVault:
         self._now_s = now_s
         self._known: OrderedDict[str, Known] = OrderedDict()
 
+    def ready(self, tenant: str) -> bool:
+        """Whether the tenant has a key here, and somebody looked at it within the last second."""
+        known = self._known.get(tenant)
+        fresh = known is not None and self._now_s() - known.looked_s < LOOK_EVERY_S
+        return fresh and known is not None and bool(known.keys)
+
     def prepare(self, tenant: str) -> None:
         """Have a key for this tenant."""
         known = self._look(tenant)
@@ -48,9 +54,11 @@ class EnvelopeVault:
 
     def seal(self, label: Label, content: bytes) -> bytes:
         """The content, sealed."""
-        if not self._usable(label.tenant):
+        known = self._known.get(label.tenant)
+        if known is None or not known.keys:
             self.prepare(label.tenant)
-        key = self._known[label.tenant].keys[-1]
+            known = self._look(label.tenant)
+        key = known.keys[-1]
         nonce = secrets.token_bytes(NONCE_BYTES)
         sealed = key.cipher.encrypt(nonce, content, _about(label))
         return b"".join((VERSION, key.id, nonce, sealed))
@@ -72,18 +80,13 @@ class EnvelopeVault:
             for key in self._look(tenant).keys:
                 if key.id == name:
                     return key
-            del self._known[tenant]
+            self._known.pop(tenant, None)
         return None
-
-    def _usable(self, tenant: str) -> bool:
-        known = self._known.get(tenant)
-        return known is not None and bool(known.keys)
 
     def _look(self, tenant: str) -> Known:
         """The tenant's keys, read again where they may have changed."""
         now_s, known = self._now_s(), self._known.get(tenant)
         if known is not None and now_s - known.looked_s < LOOK_EVERY_S:
-            self._known.move_to_end(tenant)
             return known
         mark = self._keyring.mark(tenant)
         if known is None or known.mark != mark:

@@ -78,7 +78,8 @@ class Keyring:
         """Give the tenant a new key, which is used from now on."""
         with _failures(tenant):
             folder = self._of(tenant)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             name = f"{time.time_ns():016x}{secrets.token_hex(ID_BYTES - 8)}"
             key = secrets.token_bytes(KEY_BYTES)
             self._write(folder / (name + SUFFIX), self._wrap(tenant, name, key))

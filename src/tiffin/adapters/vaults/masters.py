@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import os
 import secrets
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Final
 from tiffin.errors import ConfigInvalid
 
 KEY_BYTES: Final = 32
+AGAIN_AFTER_S: Final = 5.0
 EXAMPLE: Final = "32 bytes as 64 hexadecimal digits or base64, as `openssl rand -hex 32` makes them"
 
 
@@ -26,30 +29,42 @@ class Master:
 
 
 class Masters:
-    """The master key, and those before it. `read` finds them, the current one first; it raises
-    `ConfigInvalid`."""
+    """The master key, and those before it, from any thread. `read` finds them, the current one
+    first; it raises `ConfigInvalid`, and isn't tried again for a moment then."""
 
-    def __init__(self, read: Callable[[], list[Master]]) -> None:
+    def __init__(
+        self, read: Callable[[], list[Master]], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._read = read
+        self._now_s = now_s
+        self._lock = threading.Lock()
         self._known: list[Master] = []
+        self._failure: ConfigInvalid | None = None
+        self._again_s = 0.0
 
     def current(self) -> Master:
         """What keys are wrapped with from now on."""
-        if not self._known:
-            self._known = self._read()
-        return self._known[0]
+        with self._lock:
+            return (self._known or self._renewed())[0]
 
     def find(self, name: str) -> Master | None:
         """The key of this id, also where it became the master a moment ago."""
-        for known in (self._known, self._renewed()):
-            for master in known:
-                if master.id == name:
-                    return master
-        return None
+        with self._lock:
+            return _named(name, self._known) or _named(name, self._renewed())
 
     def _renewed(self) -> list[Master]:
-        self._known = self._read()
+        if self._failure is not None and self._now_s() < self._again_s:
+            raise ConfigInvalid(self._failure.message)
+        try:
+            self._known, self._failure = self._read(), None
+        except ConfigInvalid as failure:
+            self._failure, self._again_s = failure, self._now_s() + AGAIN_AFTER_S
+            raise
         return self._known
+
+
+def _named(name: str, known: list[Master]) -> Master | None:
+    return next((one for one in known if one.id == name), None)
 
 
 def master(text: str, where: str) -> Master:

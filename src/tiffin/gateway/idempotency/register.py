@@ -43,6 +43,7 @@ class Register:
         self._clock = clock
         self._buried: set[str] = set()
         self._loaded = False
+        self._fault = ""
 
     async def load(self) -> None:
         """Read what was written before, a little at a time; tries again where that fails."""
@@ -53,7 +54,7 @@ class Register:
                 self._bury()
                 self._loaded = True
             except TiffinError as error:
-                log.warning("idempotency_keys_unread", reason=error.message)
+                self._failed(error.message)
                 await asyncio.sleep(1.0)
 
     async def claim(self, wanted: Wanted) -> Fact | KeptAnswer:
@@ -63,7 +64,8 @@ class Register:
         """
         if not self._loaded:
             raise Unavailable("idempotency keys are still being read", retry_after=1.0)
-        self._vault.prepare(wanted.tenant)
+        if not self._vault.ready(wanted.tenant):
+            await asyncio.to_thread(self._vault.prepare, wanted.tenant)
         for _ in range(TURN_TRIES):
             with self._log.turn() as mine:
                 if mine:
@@ -106,8 +108,15 @@ class Register:
                     self._catch_up()
                     self._bury()
                     self._move()
+            self._failed("")
         except TiffinError as error:
-            log.warning("idempotency_keys_untended", reason=error.message)
+            self._failed(error.message)
+
+    def _failed(self, reason: str) -> None:
+        """Note why the log can't be read or tended, once for each reason; empty: it can be."""
+        if reason and reason != self._fault:
+            log.warning("idempotency_keys_untended", reason=reason)
+        self._fault = reason
 
     def _claim(self, wanted: Wanted) -> Fact | KeptAnswer:
         self._catch_up()

@@ -37,7 +37,7 @@ class Once:
         self, principal: Principal, run: Run, delivery: Delivery, body: bytes
     ) -> AbstractAsyncContextManager[bool]:
         """A context: entering gives a kept answer again and says so, or claims the key; leaving
-        keeps the new answer, or lets go of the key. Raises what forbids to use it.
+        lets go of a key whose answer wasn't kept. Raises what forbids to use it.
         """
         exchange = delivery.exchange
         key = key_of(exchange)
@@ -79,6 +79,7 @@ class Hold:
         self._claim = found
         run.paying = self._pay
         delivery.collect(self._register.keys.bounds.answer_bytes)
+        delivery.keeping = self._keep
         if isinstance(delivery.exchange, Lasting):
             delivery.exchange.lasts = True
         return False
@@ -92,9 +93,7 @@ class Hold:
         claim, register, delivery = self._claim, self._register, self._delivery
         if claim is None:
             return
-        if error is None or delivery.settled:
-            register.keep(claim, self._answer(b""))
-        elif isinstance(error, TiffinError):
+        if isinstance(error, TiffinError):
             if is_paid(delivery.account, error):
                 register.keep(claim, self._failure(error))
             else:
@@ -105,6 +104,12 @@ class Hold:
             register.lose(claim)
         else:
             register.release(claim)
+
+    def _keep(self) -> None:
+        """All of the answer is there: it is kept before the client can have seen its end."""
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            self._register.keep(claim, self._answer(b""))
 
     def _pay(self) -> None:
         """A target that charges for each try is about to be called."""
