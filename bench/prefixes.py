@@ -6,7 +6,7 @@ Eight prefixes of about 1,500 tokens (long system prompts), each followed by a q
 "Placed" goes through Tiffin's public port. "Random" sends the same kind of requests straight to the
 sockets of the same replicas, one drawn by lot for each. Rounds alternate and have prefixes of their
 own, so that nothing is warm from before; a replica has a slot for each. Reports the share of
-requests whose prefix was remembered, the time to the first token, and how unevenly the replicas were used.
+requests whose prefix was remembered, the time to the first token, and how uneven the load was.
 """
 
 import argparse
