@@ -24,7 +24,7 @@ An adapter translates at its border and chains the cause. Constructing an error 
 """
 
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypedDict, Unpack
 
 
 class Code(Enum):
@@ -41,6 +41,11 @@ class Code(Enum):
     DEADLINE_EXCEEDED = "deadline_exceeded"
     INTERNAL = "internal"
     UNIMPLEMENTED = "unimplemented"
+
+
+class _Told(TypedDict, total=False):
+    retry_after: float | None
+    param: str | None
 
 
 class TiffinError(Exception):
@@ -122,15 +127,8 @@ class MethodNotAllowed(InvalidRequest):
 
     slug = "method_not_allowed"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        allowed: str = "",
-        retry_after: float | None = None,
-        param: str | None = None,
-    ) -> None:
-        super().__init__(message, retry_after=retry_after, param=param)
+    def __init__(self, message: str, *, allowed: str = "", **more: Unpack[_Told]) -> None:
+        super().__init__(message, **more)
         self.allowed = allowed
 
 
@@ -225,15 +223,8 @@ class Overloaded(Rejected):
     slug = "overloaded"
     code = Code.UNAVAILABLE
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        retry_after: float | None = None,
-        param: str | None = None,
-        full_s: float = 0.0,
-    ) -> None:
-        super().__init__(message, retry_after=retry_after, param=param)
+    def __init__(self, message: str, *, full_s: float = 0.0, **more: Unpack[_Told]) -> None:
+        super().__init__(message, **more)
         self.full_s = full_s
 
 

@@ -22,7 +22,7 @@ from tiffin.control.audit.chain import (
     read,
     verify,
 )
-from tiffin.control.publish import replace_file
+from tiffin.control.durable import replace_durably
 from tiffin.errors import Unavailable
 from tiffin.ports.clock import Clock
 from tiffin.telemetry import log
@@ -160,7 +160,7 @@ class AuditLog:
             if os.write(fd, line) != len(line):
                 raise OSError("it was written in part; is the disk full?")
             os.fsync(fd)
-            replace_file(self._head_path, msgspec.json.encode(head))
+            replace_durably(self._head_path, msgspec.json.encode(head))
         except OSError:
             with suppress(OSError):
                 os.ftruncate(fd, size)

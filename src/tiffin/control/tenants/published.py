@@ -7,6 +7,7 @@ from tiffin.config.schema import Config
 from tiffin.config.tenants import Key, nanoseconds
 from tiffin.control.catalogue.revision import peers_of
 from tiffin.control.tenants.registry import Made
+from tiffin.types.budgets import with_budgets
 from tiffin.types.residency import SOMEWHERE, lowest
 from tiffin.types.snapshot import Limits, Principal, Terms
 
@@ -39,14 +40,16 @@ def principal(tenant: str, project: str, name: str, key: Key) -> Principal:
         data_class=key.data_class,
         region=key.region,
         expires_ns=nanoseconds(key.expires),
-        limits=key.limits,
+        limits=with_budgets(key.limits, key.budgets),
     )
 
 
 def tenant_limits(config: Config, made: Made) -> dict[str, Limits]:
     """The limits of every tenant."""
     found = {name: one.limits for name, one in made.tenants.items() if not one.closed}
-    return found | {name: tenant.limits for name, tenant in config.tenants.items()}
+    return found | {
+        name: with_budgets(tenant.limits, tenant.budgets) for name, tenant in config.tenants.items()
+    }
 
 
 def terms(config: Config, made: Made) -> dict[str, Terms]:
@@ -60,7 +63,8 @@ def terms(config: Config, made: Made) -> dict[str, Terms]:
         projects.setdefault(tenant, {})[name] = project.limits
     for tenant, section in config.tenants.items():
         for name, configured in section.projects.items():
-            projects.setdefault(tenant, {})[name] = configured.limits
+            limits = with_budgets(configured.limits, configured.budgets)
+            projects.setdefault(tenant, {})[name] = limits
     return {
         name: Terms(weight=weight, suspended=suspended, projects=projects.get(name, {}))
         for name, (weight, suspended) in weights.items()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from tiffin.control.durable import replace_durably
 from tiffin.errors import Unavailable
 from tiffin.telemetry import log
 from tiffin.types.ids import new_id
@@ -79,7 +80,7 @@ class RingFile:
         content = b"".join(past)
         head = Head(epoch=self._epoch, serial=self._serial, lines=len(past), bytes=len(content))
         try:
-            _replace(self._path, spelled(head), content)
+            replace_durably(self._path, spelled(head), content)
         except OSError as cause:
             self._doubtful = True
             raise Unavailable(f"the keyring can't be written: {cause}", retry_after=1.0) from cause
@@ -130,19 +131,3 @@ class RingFile:
             raise
         finally:
             os.close(fd)
-
-
-def _replace(path: Path, head: bytes, content: bytes) -> None:
-    fresh = path.with_name(path.name + ".tmp")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(head)
-        file.write(content)
-        file.flush()
-        os.fsync(fd)
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
