@@ -25,6 +25,7 @@ from tiffin.control.history import Earlier
 from tiffin.control.office import Switched
 from tiffin.control.preview import Preview
 from tiffin.control.report import Report
+from tiffin.control.standing import LimitsPage
 from tiffin.dialects.openai.errors import error_response
 from tiffin.dialects.reader import Reader
 from tiffin.errors import (
@@ -102,6 +103,7 @@ _TOLD: Final[Mapping[Endpoint, Told]] = MappingProxyType(
         ("GET", "/admin/v1/config/history"): Told(
             "The configurations that were in force", HistoryPage
         ),
+        ("GET", "/admin/v1/limits"): Told("How limits stand", LimitsPage),
         ("POST", "/admin/v1/reload"): Told("Read the configuration's file again", Applied),
         ("GET", "/admin/v1/accounts"): Told("Accounts, newest first", EntriesPage, query=Query),
         ("GET", "/admin/v1/accounts/totals"): Told("What all accounts come to", TotalsPage),
@@ -123,6 +125,7 @@ class Desk:
     load: Callable[[str], Switched]
     unload: Callable[[str, str], Switched]
     restart: Callable[[str], Switched]
+    limits: Callable[[], LimitsPage]
     metrics: Callable[[], Awaitable[tuple[str, str]]]
     accounts: Accounts
     gate: Callable[[Exchange, Page], Awaitable[None]]
@@ -142,6 +145,7 @@ class AdminApi:
             b"/admin/v1/config": {b"GET": self._config, b"POST": self._apply},
             b"/admin/v1/config/preview": {b"POST": self._preview},
             b"/admin/v1/config/history": {b"GET": self._history},
+            b"/admin/v1/limits": {b"GET": self._limits},
             b"/admin/v1/reload": {b"POST": self._reload},
             b"/admin/v1/accounts": {b"GET": self._entries},
             b"/admin/v1/accounts/totals": {b"GET": self._totals},
@@ -199,6 +203,9 @@ class AdminApi:
 
     async def _status(self, exchange: Exchange) -> None:
         _answer(exchange, self._desk.report())
+
+    async def _limits(self, exchange: Exchange) -> None:
+        _answer(exchange, self._desk.limits())
 
     async def _config(self, exchange: Exchange) -> None:
         loaded = self._desk.config()

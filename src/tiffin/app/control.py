@@ -45,6 +45,7 @@ from tiffin.control.observed import Observed, observed
 from tiffin.control.office import Office
 from tiffin.control.publish import Publisher, Site, replace_file
 from tiffin.control.report import JournalStatus, Report, report
+from tiffin.control.standing import limits_page
 from tiffin.errors import ConfigInvalid, TiffinError, Unavailable
 from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry import exposition, journal, log
@@ -212,6 +213,7 @@ class Control:
             load=self.office.load,
             unload=self.office.unload,
             restart=self.office.restart,
+            limits=lambda: limits_page(self.folder, self.publisher.current),
             metrics=self.metrics,
             accounts=self.accounts,
             gate=self.tenancy.gate(),

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tiffin.cli import configuring, costs, keeping, keys, tenancy, wide
+from tiffin.cli import configuring, costs, keeping, keys, limiting, tenancy, wide
 from tiffin.cli.options import (
     ApiKey,
     AsJson,
@@ -45,6 +45,7 @@ app.add_typer(keys.keys, name="keys")
 app.add_typer(tenancy.audit, name="audit")
 app.add_typer(costs.cost, name="cost")
 app.add_typer(keeping.vault, name="vault")
+app.command("limits")(limiting.limits)
 app.command("infer")(wide.infer)
 app.command("upgrade")(wide.upgrade)
 models.command("import")(wide.import_model)

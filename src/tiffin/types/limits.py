@@ -5,6 +5,8 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from tiffin.types.money import pico
+
 Of = Literal[
     "requests",
     "concurrency",
@@ -100,3 +102,12 @@ def rules_of(limits: Limits) -> list[Rule]:
 def by_calendar(rule: Rule) -> bool:
     """Whether it starts anew with each period, instead of recovering all the time."""
     return rule.of == "money" or rule.per in ("day", "month")
+
+
+def amount_of(rule: Rule) -> int:
+    """A rule's amount in whole numbers, money in pico-units; raises `ValueError` where it isn't."""
+    if rule.of == "money":
+        return pico(repr(rule.amount))
+    if rule.amount != int(rule.amount):
+        raise ValueError(f"{rule.amount} isn't a whole number")
+    return int(rule.amount)

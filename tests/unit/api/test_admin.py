@@ -13,6 +13,7 @@ from tiffin.api.admin import AdminApi, Desk
 from tiffin.app.tenancy import Tenancy
 from tiffin.control.publish import Publisher
 from tiffin.control.report import JournalStatus, report
+from tiffin.control.standing import LimitsPage
 from tiffin.errors import Unavailable
 from tiffin.ports.accounts import Batch, Closing, Opening, Position
 from tiffin.testing.clock import FakeClock
@@ -43,6 +44,7 @@ class Pages:
                 load=self.office.load,
                 unload=self.office.unload,
                 restart=self.office.restart,
+                limits=lambda: LimitsPage(currency="INR", data=[]),
                 metrics=self.metrics,
                 accounts=self.accounts,
                 gate=self.tenancy.gate(),

@@ -26,9 +26,10 @@ from tiffin.types.limits import (
     TOKENS,
     Rule,
     Standing,
+    amount_of,
     by_calendar,
 )
-from tiffin.types.money import pico, shown
+from tiffin.types.money import shown
 from tiffin.types.revisions import base_of
 
 PACED = (REQUESTS, INPUT, OUTPUT, TOKENS)
@@ -182,15 +183,6 @@ class Limit:
             f" cost {self.shows(wanted)}; the next {self.rule.per} begins at"
             f" {anew:%Y-%m-%dT%H:%M:%SZ}"
         )
-
-
-def amount_of(rule: Rule) -> int:
-    """A rule's amount in whole numbers, money in pico-units; raises `ValueError` where it isn't."""
-    if rule.of == "money":
-        return pico(repr(rule.amount))
-    if rule.amount != int(rule.amount):
-        raise ValueError(f"{rule.amount} isn't a whole number")
-    return int(rule.amount)
 
 
 def meter_of(rule: Rule, name: str, spent: Spent, east_ns: int) -> Meter:

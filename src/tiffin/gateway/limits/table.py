@@ -156,8 +156,8 @@ def _named(limits: Limits) -> Iterator[tuple[str, Rule]]:
     taken: set[str] = set()
     for rule in sorted(rules_of(limits), key=lambda rule: rule.shadow):
         name = " ".join((rule.of, rule.per, rule.each, *rule.models))
-        if name in taken:
-            name += " shadow"
+        while name in taken:
+            name += " more"
         taken.add(name)
         yield name, rule
 
