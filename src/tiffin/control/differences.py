@@ -39,11 +39,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 class Leaves(dict[str, Any]):
     """The settings of a configuration by their paths; `given` are those that aren't as they'd be
-    anyway."""
+    anyway, `sections` are the named parts that there are."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.given: set[str] = set()
+        self.sections: set[str] = set()
         self._add("", config)
 
     def _add(self, where: str, value: Any, *, plain: bool = False) -> None:
@@ -53,6 +54,7 @@ class Leaves(dict[str, Any]):
             for name, inner in value.items():
                 before = len(self.given)
                 self._add(join(where, name), inner)
+                self.sections.add(join(where, name))
                 if len(self.given) == before:  # it is there, and that is all
                     self._put(join(where, name), {}, plain=False)
         else:
@@ -97,10 +99,10 @@ def tighter(before: Leaves, after: Leaves) -> list[str]:
 def _differences(before: Leaves, after: Leaves) -> Iterator[Change]:
     for path in before.keys() | after.keys():
         if path not in before:
-            if path in after.given:
+            if path in after.given and path not in before.sections:
                 yield Change(path=path, kind="added", now=_shown(path, after[path]))
         elif path not in after:
-            if path in before.given:
+            if path in before.given and path not in after.sections:
                 yield Change(path=path, kind="removed", was=_shown(path, before[path]))
         elif before[path] != after[path]:
             was, now = _shown(path, before[path]), _shown(path, after[path])
