@@ -21,6 +21,7 @@ from tests.unit.gateway.test_walk import (
     whole,
 )
 from tiffin.adapters.stores.key_log import FolderKeyLog
+from tiffin.api.grpc_exchange import CallExchange
 from tiffin.errors import NotFound, RunFailed, TiffinError, UpstreamFailed
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.idempotency.finish import Finishing
@@ -454,3 +455,15 @@ class TestFinishing:
         first._task.cancel()
         await asyncio.wait([first._task])
         counter.shop.settled()
+
+
+async def test_a_call_over_grpc_may_have_a_key_too(make: Any) -> None:
+    counter = make(whole())
+    asked = counter.request()
+    headers = dict(asked.headers)
+    calls = [CallExchange(b"POST", asked.path, headers, await asked.body(10_000)) for _ in range(2)]
+    for call in calls:
+        await counter.shop.handler(call)
+    assert calls[0].sent == calls[1].sent
+    assert calls[1].answer[b"idempotency-replayed"] == b"true"
+    assert counter.ran == 1
