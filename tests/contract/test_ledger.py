@@ -86,7 +86,8 @@ async def test_tags_are_told_apart_and_days_where_wanted(stores: Stores) -> None
     await stores.accounts.absorb(batch)
     assert len(await stores.ledger.sums(ALL)) == 1
     offset = 11 * HALF_HOUR_NS  # as in India
-    days = await stores.ledger.sums(ALL, daily=True, offset_ns=offset)
+    days = await stores.ledger.sums(ALL, fields=(), daily=True, offset_ns=offset)
+    assert {one.tag for one in days} == {""}
     assert [(one.day_ns, one.cost_pico) for one in days] == [
         (-offset, 1),
         (48 * HALF_HOUR_NS - offset, 2),

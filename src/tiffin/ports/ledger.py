@@ -8,7 +8,7 @@ Contract:
 - Every method raises `Unavailable` while the store can't be used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -57,6 +57,10 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     day_ns: int = 0
 
 
+FIELDS: Final = frozenset({"project", "key", "tag", "model"})
+"""What needn't be told apart in sums; tenants, targets and outcomes always are."""
+
+
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of a process's life: `kind` is `machine`, `load` or `loaded`.
 
@@ -88,10 +92,17 @@ class InvoiceLine(msgspec.Struct, frozen=True, kw_only=True):
 class Ledger(Protocol):
     """The store of sums, lives and invoices."""
 
-    async def sums(self, span: Span, *, daily: bool = False, offset_ns: int = 0) -> list[Sum]:
-        """Everything that closed in a span of whole half hours.
+    async def sums(
+        self,
+        span: Span,
+        *,
+        fields: Collection[str] = FIELDS,
+        daily: bool = False,
+        offset_ns: int = 0,
+    ) -> list[Sum]:
+        """Everything that closed in a span of whole half hours, told apart by these of `FIELDS`.
 
-        `daily` tells days apart; these begin `offset_ns` (whole half hours) before UTC's.
+        `daily` tells days apart too, which begin `offset_ns` (whole half hours) before UTC's.
         """
         ...
 

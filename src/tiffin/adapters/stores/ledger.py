@@ -1,11 +1,12 @@
 """The ledger in SQLite: the tables beside the accounts in one file, through a thread of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from sqlite3 import Connection
 
 from tiffin.adapters.stores import ledger_rows as rows
 from tiffin.adapters.stores.connection import SqliteThread, transaction
-from tiffin.ports.ledger import InvoiceLine, Ran, Span, Sum
+from tiffin.ports.ledger import FIELDS, InvoiceLine, Ran, Span, Sum
 
 
 class SqliteLedger:
@@ -14,16 +15,22 @@ class SqliteLedger:
     def __init__(self, path: Path) -> None:
         self._thread = SqliteThread(path, "ledger")
 
-    async def sums(self, span: Span, *, daily: bool = False, offset_ns: int = 0) -> list[Sum]:
+    async def sums(
+        self,
+        span: Span,
+        *,
+        fields: Collection[str] = FIELDS,
+        daily: bool = False,
+        offset_ns: int = 0,
+    ) -> list[Sum]:
         """Everything that closed in a span."""
-        return await self._thread.run(
-            lambda db: rows.sums(db, span, daily=daily, offset_ns=offset_ns)
-        )
+        offset = offset_ns if daily else None
+        return await self._thread.run(lambda db: rows.sums(db, span, fields, offset))
 
     async def ran(self, lives: Sequence[Ran]) -> None:
         """Keep stretches of processes' lives."""
 
-        def keep(db: rows.Connection) -> None:
+        def keep(db: Connection) -> None:
             with transaction(db):
                 rows.keep_lives(db, lives)
 
@@ -36,7 +43,7 @@ class SqliteLedger:
     async def take_invoice(self, name: str, lines: Sequence[InvoiceLine]) -> bool:
         """Keep an invoice; false where it was there already."""
 
-        def keep(db: rows.Connection) -> bool:
+        def keep(db: Connection) -> bool:
             with transaction(db):
                 return rows.keep_invoice(db, name, lines)
 
@@ -49,7 +56,7 @@ class SqliteLedger:
     async def trim(self, *, before_ns: int) -> None:
         """Delete sums and lives that ended before a moment."""
 
-        def cut(db: rows.Connection) -> None:
+        def cut(db: Connection) -> None:
             with transaction(db):
                 rows.trim(db, before_ns)
 

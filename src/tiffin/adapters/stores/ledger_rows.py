@@ -1,11 +1,11 @@
 """What the ledger's statements are, as functions on a connection that block."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from sqlite3 import Connection
 from typing import Any
 
+from tiffin.ports.ledger import FIELDS, InvoiceLine, Ran, Span, Sum
 from tiffin.ports.ledger import HALF_HOUR_NS as HALF_HOUR_NS
-from tiffin.ports.ledger import InvoiceLine, Ran, Span, Sum
 from tiffin.types.money import PICO
 
 MAX_KEYS = 20_000
@@ -27,6 +27,7 @@ _SUMS = (
     " retried_ns, rows, pages, audio_ms"
 )
 _KEY = "tenant, project, key, tag, model, target, upstream, outcome, measured, currency"
+_EMPTY = dict.fromkeys(FIELDS, "")
 _VALUES = f"(?{', ?' * 9})"
 _FIND_KEY = f"SELECT id FROM ledger_key WHERE ({_KEY}) = {_VALUES}"  # noqa: S608
 _ADD_KEY = f"INSERT INTO ledger_key ({_KEY}) VALUES {_VALUES}"  # noqa: S608
@@ -43,14 +44,13 @@ _ENTER = f"""
     VALUES (?{", ?" * (SUMMED + 3)})
     ON CONFLICT (half_hour, ledger_key) DO UPDATE SET {_GROWING}, {_CARRYING}
 """  # noqa: S608 - constants
-_SUMMING = ", ".join(f"sum({name})" for name in f"{_SUMS}, {_AMOUNTS}".split(", "))
-_FIND = f"""
-    SELECT {_KEY}, sums.* FROM (
-        SELECT ledger_key, ? * ((half_hour + ?) / {DAY_HALF_HOURS}) AS day, {_SUMMING}
-        FROM ledger WHERE half_hour >= ? AND half_hour < ? GROUP BY ledger_key, day
-    ) AS sums JOIN ledger_key ON ledger_key.id = sums.ledger_key
-    ORDER BY day, ledger_key.id
+_SUMMED = f"{_SUMS}, {_AMOUNTS}".split(", ")
+_INNER = ", ".join(f"sum({name}) AS {name}" for name in _SUMMED)
+_BY_KEY = f"""
+    SELECT ledger_key, ? * ((half_hour + ?) / {DAY_HALF_HOURS}) AS day, {_INNER}
+    FROM ledger WHERE half_hour >= ? AND half_hour < ? GROUP BY ledger_key, day
 """  # noqa: S608 - constants
+_OUTER = ", ".join(f"sum({name})" for name in _SUMMED)
 _LIFE = "name, kind, since_ns, until_ns, model, share, slots, device"
 _RAN = f"INSERT OR REPLACE INTO run ({_LIFE}) VALUES (?{', ?' * 7})"  # noqa: S608
 _LIVES = f"SELECT {_LIFE} FROM run WHERE since_ns < ? AND until_ns > ?"  # noqa: S608
@@ -88,23 +88,34 @@ class Keys:
 
 def enter(db: Connection, sums: Mapping[Place, Sequence[int]], keys: Keys) -> None:
     """Add to the sums what new accounts come to."""
-    rows = []
-    for (half_hour, heading, project, tag, *rest), tally in sums.items():
-        tenant, name, _, model, _, outcome, *_ = heading
-        target, upstream, measured, currency = rest
-        key = (tenant, project, name, tag, model, target, upstream, outcome, measured, currency)
-        counts, (cost, loss) = tally[: SUMMED - 2], tally[SUMMED - 2 : SUMMED]
-        amounts = (*divmod(cost, PICO), *divmod(loss, PICO))
-        rows.append((half_hour, keys.number(db, key), *counts, *amounts))
-    db.executemany(_ENTER, rows)
+    db.executemany(_ENTER, [_row(db, keys, place, tally) for place, tally in sums.items()])
 
 
-def sums(db: Connection, span: Span, *, daily: bool, offset_ns: int) -> list[Sum]:
-    """What closed in a span, by key and, where wanted, by day."""
+def _row(db: Connection, keys: Keys, place: Place, tally: Sequence[int]) -> list[int]:
+    number = keys.number(db, _key(place))
+    cost, loss = (divmod(amount, PICO) for amount in tally[SUMMED - 2 : SUMMED])
+    return [place[0], number, *tally[: SUMMED - 2], *cost, *loss]
+
+
+def _key(place: Place) -> Key:
+    _, heading, project, tag, target, upstream, measured, currency = place
+    tenant, name, _, model, _, outcome, *_ = heading
+    return (tenant, project, name, tag, model, target, upstream, outcome, measured, currency)
+
+
+def sums(db: Connection, span: Span, fields: Collection[str], offset_ns: int | None) -> list[Sum]:
+    """What closed in a span, by fields, and by day where these have an offset."""
     first, last = span.since_ns // HALF_HOUR_NS, -(-span.until_ns // HALF_HOUR_NS)
-    offset = offset_ns // HALF_HOUR_NS
-    found = db.execute(_FIND, (int(daily), offset, first, last))
-    return [_sum(row, offset, daily=daily) for row in found]
+    offset = (offset_ns or 0) // HALF_HOUR_NS
+    daily = offset_ns is not None
+    by = [name for name in _KEY.split(", ") if name not in FIELDS or name in fields]
+    columns = ", ".join([*by, "day"])
+    query = f"""
+        SELECT {columns}, {_OUTER} FROM ({_BY_KEY}) AS sums
+        JOIN ledger_key ON ledger_key.id = ledger_key GROUP BY {columns} ORDER BY {columns}
+    """  # noqa: S608 - names of our own
+    found = db.execute(query, (int(daily), offset, first, last))
+    return [_sum(by, row, offset if daily else None) for row in found]
 
 
 def keep_lives(db: Connection, lives: Iterable[Ran]) -> None:
@@ -156,15 +167,16 @@ def trim(db: Connection, before_ns: int) -> None:
     db.execute("DELETE FROM run WHERE until_ns < ?", (before_ns,))
 
 
-def _sum(row: Sequence[Any], offset: int, *, daily: bool) -> Sum:
-    key, (_, day), counts = row[:10], row[10:12], row[12:]
+def _sum(by: Sequence[str], row: Sequence[Any], offset: int | None) -> Sum:
+    """A row as a value; with the offset of days, where these were told apart."""
+    key, day, counts = row[: len(by)], row[len(by)], row[len(by) + 1 :]
     cost_units, cost, loss_units, loss = counts[SUMMED - 2 :]
-    told = dict(zip(_KEY.split(", "), key, strict=True))
-    told.update(zip(_SUMS.split(", "), counts, strict=False))
+    told: dict[str, Any] = dict(zip(by, key, strict=True))
+    told.update(zip(_SUMMED[: SUMMED - 2], counts, strict=False))
     told.update({name: bool(told[name]) for name in ("measured", "upstream")})
     return Sum(
-        **told,
+        **(_EMPTY | told),
         cost_pico=cost_units * PICO + cost,
         loss_pico=loss_units * PICO + loss,
-        day_ns=(day * DAY_HALF_HOURS - offset) * HALF_HOUR_NS if daily else 0,
+        day_ns=0 if offset is None else (day * DAY_HALF_HOURS - offset) * HALF_HOUR_NS,
     )

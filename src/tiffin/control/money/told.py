@@ -106,8 +106,8 @@ def page_of(told: Statement, zone: timezone) -> StatementPage:
     """A statement as it is told."""
     return StatementPage(
         currency=told.currency,
-        since=_when(told.since_ns, zone).isoformat(),
-        until=_when(told.until_ns, zone).isoformat(),
+        since=when(told.since_ns, zone).isoformat(),
+        until=when(told.until_ns, zone).isoformat(),
         by=told.by,
         data=[_row(one, zone) for one in told.rows],
         shown=units(told.shown_pico),
@@ -167,7 +167,7 @@ def _row(one: Portion, zone: timezone) -> Row:
         key=one.key,
         tag=one.tag,
         model=one.model,
-        day=_when(one.day_ns, zone).date().isoformat() if one.day_ns else "",
+        day=when(one.day_ns, zone).date().isoformat() if one.day_ns else "",
         requests=one.requests,
         successful=one.successful,
         prompt_tokens=one.prompt_tokens,
@@ -180,7 +180,6 @@ def _row(one: Portion, zone: timezone) -> Row:
     )
 
 
-def _when(at_ns: int, zone: timezone) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC).astimezone(zone) + timedelta(
-        seconds=at_ns // SECOND_NS
-    )
+def when(at_ns: int, zone: timezone) -> datetime:
+    """A moment as it is told."""
+    return datetime(1970, 1, 1, tzinfo=UTC).astimezone(zone) + timedelta(seconds=at_ns // SECOND_NS)

@@ -41,11 +41,19 @@ class Bureau:
             id="a", at_ns=START_NS + HOUR_NS, outcome="ok", model="m", target="m", usage=usage
         )
         await self.accounts.absorb(Batch("e", Position(), settled=[(opened, closed)]))
-        day = {"since_ns": START_NS, "until_ns": START_NS + 2 * DAY_NS}
+        until_ns = START_NS + 2 * DAY_NS
         await self.ledger.ran(
             [
-                Ran(name="here", kind="machine", share=2, **day),
-                Ran(name="m-1", kind="loaded", model="m", share=2, slots=2, **day),
+                Ran(name="here", kind="machine", since_ns=START_NS, until_ns=until_ns, share=2),
+                Ran(
+                    name="m-1",
+                    kind="loaded",
+                    since_ns=START_NS,
+                    until_ns=until_ns,
+                    model="m",
+                    share=2,
+                    slots=2,
+                ),
             ]
         )
 
