@@ -4,7 +4,7 @@ import asyncio
 
 from tiffin.adapters.stores.key_log import SEGMENT_BYTES, FolderKeyLog
 from tiffin.app.boot import Boot
-from tiffin.app.vault import open_vault
+from tiffin.app.vault import LaterVault
 from tiffin.config.vault import Idempotency
 from tiffin.gateway.idempotency.keys import Bounds
 from tiffin.gateway.idempotency.register import Register
@@ -27,7 +27,7 @@ class KeptAnswers:
             max_bytes=2 * settings.max_bytes + 16 * SEGMENT_BYTES,
             segment_bytes=max(SEGMENT_BYTES, 4 * settings.max_answer_bytes),
         )
-        sealer = open_vault(vault(data), boot.server.vault)
+        sealer = LaterVault(vault(data), boot.server.vault)
         self.register = Register(self._log, sealer, clock, bounds_of(settings))
         self._keys = meter.gauge("tiffin_idempotency_keys", "Idempotency keys that are remembered")
         self._bytes = meter.gauge(

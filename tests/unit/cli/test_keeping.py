@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.test_commands import tiffin
-from tiffin.adapters.vaults.envelope import EnvelopeVault
 from tiffin.app.vault import open_vault
 from tiffin.config.load import load_text
 from tiffin.errors import NotFound
-from tiffin.ports.vault import Label
+from tiffin.ports.vault import Label, Vault
 from tiffin.types.paths import DataFolder, vault
 
 LABEL = Label("acme", "idempotency", "one")
@@ -28,7 +27,7 @@ class Place:
     def write(self, more: str) -> None:
         self.config.write_text(f'[server]\ndata = "{self.folder / "data"}"\n{more}')
 
-    def vault(self) -> EnvelopeVault:
+    def vault(self) -> Vault:
         settings = load_text(self.config.read_bytes(), {}).config.server.vault
         return open_vault(vault(DataFolder(self.folder / "data")), settings)
 

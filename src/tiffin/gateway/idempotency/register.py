@@ -103,11 +103,12 @@ class Register:
             return
         self.keys.expire(self._clock.now_ns())
         try:
-            with self._log.turn() as mine:
-                if mine:
-                    self._catch_up()
-                    self._bury()
-                    self._move()
+            if self._read(READ_AT_ONCE) or len(self.keys) or self._log.ended():
+                with self._log.turn() as mine:
+                    if mine:
+                        self._catch_up()
+                        self._bury()
+                        self._move()
             self._failed("")
         except TiffinError as error:
             self._failed(error.message)
