@@ -1,4 +1,4 @@
-"""A real server's configuration changes: shown before, taken back; keys are renewed, and private."""
+"""A real server's configuration changes: shown before, taken back; keys are renewed and private."""
 
 import json
 import stat
