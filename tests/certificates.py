@@ -28,20 +28,20 @@ class Authority:
         self.path = folder / f"{name}.pem"
         self.path.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
 
-    def sign(self, name: str) -> "Signed":
+    def sign(self, name: str, days: int = 90) -> "Signed":
         """A certificate for this machine, and its key, in files of this name."""
         signed = Signed(self.folder, name)
-        self.renew(signed)
+        self.renew(signed, days=days)
         return signed
 
-    def renew(self, signed: "Signed", passphrase: bytes = b"") -> None:
+    def renew(self, signed: "Signed", passphrase: bytes = b"", days: int = 90) -> None:
         """Put another certificate with another key into its files, each file whole at once."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, signed.certificate.stem)])
         names = x509.SubjectAlternativeName(
             [x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))]
         )
-        made = _begun(subject, self._name, key).add_extension(names, critical=False)
+        made = _begun(subject, self._name, key, days).add_extension(names, critical=False)
         certificate = made.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
         encryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
         secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
@@ -65,7 +65,7 @@ class Signed:
 
 
 def _begun(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 90
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
@@ -74,6 +74,6 @@ def _begun(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now - datetime.timedelta(days=30))
+        .not_valid_after(now + datetime.timedelta(days=days))
     )

@@ -34,6 +34,7 @@ from tiffin.config.load import Loaded
 from tiffin.control import fetch
 from tiffin.control.applied import ConfigFiles, life_of
 from tiffin.control.catalogue.pull import Sources
+from tiffin.control.certificates import check_certificates
 from tiffin.control.changing import Changing
 from tiffin.control.chores import Chore
 from tiffin.control.fleet.status import Status
@@ -62,6 +63,7 @@ METRICS_EVERY_S = 0.5
 LOOK_AROUND_EVERY_S = 5.0
 OBSERVE_EVERY_S = 0.25
 SECRETS_EVERY_S = 300.0
+CERTIFICATES_EVERY_S = 60.0
 HEARTBEAT_EVERY_S = 0.5
 TRIM_EVERY_S = 30.0
 TRIM_ROWS = 5_000
@@ -134,6 +136,7 @@ class Control:
             Chore("observe", self._observe, OBSERVE_EVERY_S),
             Chore("secrets", self._renew, 0.0),
             Chore("reload", self._reload, None),
+            Chore("certificates", self._check_certificates, CERTIFICATES_EVERY_S),
             Chore("fetch", self.fetching.run, None),
             Chore("ingest", self.ingest.catch_up, INGEST_EVERY_S, INGEST_IDLE_S),
             Chore("trim", self._trim, TRIM_EVERY_S),
@@ -235,6 +238,11 @@ class Control:
 
     async def _observe(self) -> None:
         self.office.observe()
+
+    async def _check_certificates(self) -> None:
+        tls, now_s = self.office.config.server.tls, self.clock.now_ns() / 1e9
+        if tls.on:
+            await asyncio.to_thread(check_certificates, tls, now_s)
 
     async def _renew(self) -> None:
         await asyncio.sleep(SECRETS_EVERY_S)  # what was read at the start is fresh enough

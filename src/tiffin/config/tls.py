@@ -3,8 +3,8 @@
 import os
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ _ASKED: Final = {
     "optional": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+_EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 _WEAK: Final = frozenset({"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"})
 _OTHERS: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"})
 
@@ -82,6 +83,37 @@ def context_of(credentials: Credentials, where: str = "server.tls") -> ssl.SSLCo
         context.load_verify_locations(cadata=credentials.client_ca.decode("ascii"))
     context.verify_mode = _ASKED[credentials.client]
     return context
+
+
+def ends_s(credentials: Credentials) -> float:
+    """When the server's own certificate ends, in seconds since 1970; 0 where it has ended.
+
+    Raises `ConfigInvalid` where no client could accept it, whomever it trusts.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.load_verify_locations(cadata=credentials.certificate.decode("ascii"))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server)
+    plain = replace(credentials, client="none", client_ca=b"")
+    shown = context_of(plain).wrap_bio(to_server, to_client, server_side=True)
+    try:
+        _shake_hands(asking, shown)
+    except ssl.SSLCertVerificationError as cause:
+        if cause.verify_code == _EXPIRED:
+            return 0.0
+        message = f"no client can accept the certificate: {cause.verify_message}"
+        raise ConfigInvalid(message, where=CERTIFICATE) from cause
+    found = asking.getpeercert()
+    return float(ssl.cert_time_to_seconds(str(found["notAfter"]))) if found else 0.0
+
+
+def _shake_hands(client: ssl.SSLObject, server: ssl.SSLObject) -> None:
+    """A handshake in memory: client and server take turns until the client is content."""
+    for one in (client, server, client):
+        with suppress(ssl.SSLWantReadError):
+            one.do_handshake()
 
 
 def key_setting(tls: Tls) -> str:
