@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from tiffin.dialects.dialect import Asked
-from tiffin.gateway.account import Account
+from tiffin.gateway.account import NO_USAGE, Account
 from tiffin.gateway.limits.habits import Habits
 from tiffin.gateway.limits.limit import Limit
 from tiffin.ledger.marginal import marginal
@@ -75,8 +75,13 @@ class Needs:
         self._habit.learn(self._size, usage)
 
     def used(self, account: Account) -> list[int]:
-        """What it came to; its account is closed."""
+        """What it came to; its account is closed.
+
+        Where nobody got anything, only what the model itself says that it did was used.
+        """
         usage = account.usage
+        if account.error is not None and not (account.streamed or usage.measured):
+            usage = NO_USAGE
         used = [1] * len(QUANTITIES)
         used[INPUT], used[OUTPUT] = usage.prompt_tokens, usage.completion_tokens
         used[TOKENS] = usage.prompt_tokens + usage.completion_tokens
