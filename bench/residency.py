@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,14 @@ from tests.real_models import model_file
 from tests.system.server import Server, until
 from tiffin.control.fleet.status import State
 
+SETTLING = 10
+PARTS = 10
+T_95 = 2.262
+"""Student's t at 97.5 % with PARTS + 1 - 2 degrees of freedom."""
+BOUNDED = {
+    "logs_kb": "lines for each load, bounded by rotation",
+    "accounts_kb": "an entry for each answer, bounded by how many are kept",
+}
 ON_DEMAND = 'keep = "on-demand"\nidle_s = 2\nhold_s = {hold_s}\nmemory_mb = 100\n'
 
 
@@ -91,20 +99,45 @@ def cold_starts(runtime: str, section: str, ask: Callable[[Server, str], int], t
 
 
 def drift(loads: int, *, failing: bool) -> None:
-    """Load, ask, unload again and again: what the machine has more of afterwards."""
+    """Load, ask, unload again and again: how much more of what the machine has with each load.
+
+    What the first ten loads take is a beginning (caches, pools, modules). From there on a footprint
+    is taken after each tenth part of the loads, and a line laid through each quantity's: flat is
+    what the line's interval doesn't keep from being so.
+    """
     fault = 'fail_load = "no"\n' if failing else ""
     with server(f'[models.one]\nruntime = "echo"\n{fault}') as one:
         one.until_ready("control")
         until(lambda: one.http.get("/metrics").status_code == 200, 30, one.explain)
-        cycle(one, failing=failing)
-        cycle(one, failing=failing)
-        before = footprint(one)
-        for _ in range(loads):
+        for _ in range(SETTLING):
             cycle(one, failing=failing)
-        after = footprint(one)
+        done, prints = [0], [footprint(one)]
+        for part in range(1, PARTS + 1):
+            done.append(loads * part // PARTS)
+            for _ in range(done[-2], done[-1]):
+                cycle(one, failing=failing)
+            prints.append(footprint(one))
         what = "failing loads" if failing else "loads, answers and unloads"
-        changes = ", ".join(f"{name} {before[name]} -> {after[name]}" for name in before)
-        print(f"{loads} {what}: {changes}")
+        print(f"{loads} {what}, after {SETTLING} more that came before:")
+        for name in prints[0]:
+            said = [each[name] for each in prints]
+            slope, apart = slope_of(done, said)
+            low, high = slope - apart, slope + apart
+            verdict = "flat" if low <= 0 else "grows"
+            print(
+                f"  {name}: {said[0]} -> {said[-1]} (between {min(said)} and {max(said)}),"
+                f" {slope:+.3f} a load, 95 % from {low:+.3f} to {high:+.3f}:"
+                f" {BOUNDED.get(name, verdict)}"
+            )
+
+
+def slope_of(at: Sequence[float], said: Sequence[float]) -> tuple[float, float]:
+    """The slope of the line of least squares, and half its 95 % interval (Student's t)."""
+    middle, level = statistics.fmean(at), statistics.fmean(said)
+    spread = sum((x - middle) ** 2 for x in at)
+    slope = sum((x - middle) * (y - level) for x, y in zip(at, said, strict=True)) / spread
+    rest = sum((y - level - slope * (x - middle)) ** 2 for x, y in zip(at, said, strict=True))
+    return slope, T_95 * (rest / (len(at) - 2) / spread) ** 0.5
 
 
 def cycle(one: Server, *, failing: bool) -> None:
@@ -113,25 +146,37 @@ def cycle(one: Server, *, failing: bool) -> None:
     if failing:
         until(lambda: state(one) is State.FAILED, 30, one.explain)
     else:
-        # Each answer is an entry on disk, and so is each refusal.
         one.until_ready("one")
-        until(lambda: one.chat("one").status_code == 200 or time.sleep(0.2), 30, one.explain)
+        until(lambda: answers(one), 30, one.explain)
     one.http.post("/admin/v1/models/one/unload").raise_for_status()
     until(lambda: one.find("one") is None, 30, one.explain)
 
 
+def answers(one: Server) -> bool:
+    """Whether it does by now; each try is an entry on disk, so there aren't many."""
+    if one.chat("one").status_code == 200:
+        return True
+    time.sleep(0.2)
+    return False
+
+
 def footprint(one: Server) -> dict[str, int]:
-    """Memory (kB) and descriptors of the processes that stay, processes, files, kB of disk."""
+    """Memory (kB) and descriptors of the processes that stay, processes, files, kB on disk."""
     time.sleep(1.5)
     stay = [one.status().pid, *(p.pid for p in one.status().processes if p.role != "replica")]
     root = one.folder.root
     files = [path for path in root.rglob("*") if path.is_file() and "journal" not in path.parts]
+    logs = [path for path in files if path.is_relative_to(one.folder.logs)]
+    accounts = [path for path in files if path.name.startswith(one.folder.database.name)]
+    others = set(files) - {*logs, *accounts}
     return {
         "memory_kb": sum(resident_kb(pid) for pid in stay),
         "descriptors": sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in stay),
         "processes": len(one.children()),
         "files": len(files),
-        "disk_kb": sum(path.stat().st_size for path in files) // 1024,
+        "disk_kb": sum(path.stat().st_size for path in others) // 1024,
+        "logs_kb": sum(path.stat().st_size for path in logs) // 1024,
+        "accounts_kb": sum(path.stat().st_size for path in accounts) // 1024,
     }
 
 

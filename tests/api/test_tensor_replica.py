@@ -166,7 +166,7 @@ async def test_what_a_request_used_is_told_in_a_header(tmp_path: Path) -> None:
         exchange = await made.post(asking([[1], [2]]))
         usage = json.loads(exchange.answer_headers[b"x-tiffin-usage"])
         assert usage["rows"] == 2
-        assert set(usage) <= {"rows", "queue_ns", "device_ns", "prepare_ns"}
+        assert set(usage) <= {"rows", "queue_ns", "device_ns", "prepare_ns", "reason"}
 
 
 async def test_binary_data_goes_in_and_comes_out(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tiffin.cli.main import app
 from tiffin.config.load import load_text
 
 LANGUAGES = {"console", "toml", "python"}
-ELSEWHERE = {"source", "sha256sum", "python3", "printf", "git", "curl", "kill"}
+ELSEWHERE = {"source", "sha256sum", "python3", "python", "pip", "printf", "git", "curl", "kill"}
 
 
 def ids(items: Iterable[Any]) -> list[str]:
@@ -44,6 +44,7 @@ def test_commands_in_the_pages_exist(block: Block, line: str) -> None:
         assert {word for word in words[1:] if "=" not in word} <= targets
         words = next((shlex.split(w[5:]) for w in words if w.startswith("ARGS=")), [])
         words = ["tiffin", *words] if words else ["make"]
+    words[0] = words[0].rpartition("/bin/")[2]  # of an environment that a page makes
     if words[0] == "tiffin":
         command, rest = command_at(words[1:])
         known = {name for item in command.params for name in (*item.opts, *item.secondary_opts)}

@@ -125,7 +125,8 @@ def test_it_publishes_answers_and_leaves_nothing_behind(site: Site) -> None:
         assert "tiffin_snapshot_number 1\n" in text
         process.terminate()
         assert process.wait(20) == 0
-    assert list(site.folder.run.iterdir()) == []
+    # What it saw of the machine stays for whoever starts replicas while control is replaced.
+    assert {path.name for path in site.folder.run.iterdir()} <= {"machine.json"}
 
 
 def test_what_a_gateway_wrote_becomes_entries_even_at_the_end(site: Site) -> None:

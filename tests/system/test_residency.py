@@ -32,7 +32,9 @@ def start(make_server: Serve, models: str, settings: str) -> Server:
     server = make_server(models)
     text = server.config.read_text()
     server.config.write_text(text.replace("[server]\n", f"[server]\n{settings}\n", 1))
-    return server.start()
+    server.start()
+    until(lambda: server.http.get("/readyz").is_success, what=server.explain)
+    return server
 
 
 def state(server: Server, model: str) -> State | None:
@@ -78,7 +80,8 @@ def test_a_model_sleeps_when_nobody_asks_and_wakes_for_who_does(make_server: Ser
     for _ in range(2):
         until(lambda: state(server, "A") is State.ASLEEP, what=server.explain)
         began = time.monotonic()
-        assert server.chat("A").status_code == 200
+        answer = server.chat("A")
+        assert answer.status_code == 200, answer.text
         took_s = time.monotonic() - began
         assert took_s <= server.until_ready("A").ready_ms / 1000 + AFTER_LOAD_S
     until(lambda: (p := server.find("A")) and p.first_ms, what=server.explain)

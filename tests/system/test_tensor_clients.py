@@ -148,7 +148,8 @@ def test_the_repository_is_listed_and_models_leave_and_return(
     assert next(m["state"] for m in models if m["name"] == "echo") == "unloaded"
     reply = server.http.post("/v2/repository/models/echo/load")
     assert (reply.status_code, reply.json()["state"]) == (200, "READY")
-    assert server.chat("echo").status_code == 200
+    answer = server.chat("echo")
+    assert answer.status_code == 200, answer.text
 
 
 def test_a_key_sees_its_own(server: Server) -> None:

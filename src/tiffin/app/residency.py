@@ -15,7 +15,7 @@ from tiffin.app.replicas import Replicas
 from tiffin.control.fleet.measured import Measured
 from tiffin.control.fleet.residency import Decision, Lodger, Presence, decide
 from tiffin.control.fleet.status import ProcessStatus, State
-from tiffin.serving.progress import read_progress
+from tiffin.serving.progress import Phase, read_progress
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.snapshot import Deployment
 
@@ -223,11 +223,13 @@ class Residency:
 
     def _watch(self, one: Deployment, status: ProcessStatus) -> None:
         """Note whether a ready replica works, for when it was last used."""
+        progress = read_progress(self._run / f"{one.name}.progress")
         if status.state is not State.READY:
-            if one.name in self._seen and not self._demands.of.get(one.model, NONE).waiting:
+            # Gateways may have seen that it is ready, and let go, before its keeper has.
+            left = not self._demands.of.get(one.model, NONE).waiting
+            if one.name in self._seen and left and progress.phase < Phase.READY:
                 self._seen[one.name].waking_ns = 0
             return
-        progress = read_progress(self._run / f"{one.name}.progress")
         seen = self._seen.setdefault(one.name, Seen())
         if seen.ready_ns != status.since_ns:
             self._became_ready(one, status, seen, progress.steps)

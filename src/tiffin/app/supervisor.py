@@ -110,6 +110,7 @@ class Supervisor:
         self._upgrades = Upgrades(self._folder.run, taken.upgrade if taken else None)
         self._upgrading: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self._version = version("tiffin")  # read from disk: not again at each look
         self._started_ns = taken.started_ns if taken else time.time_ns()
         self._written: Status | None = None
         self._meter = Meter("supervisor", new_id("ep"))
@@ -305,7 +306,7 @@ class Supervisor:
             processes=kept(crew.everyone, crew.residency),
             memory_budget_bytes=crew.residency.budget_bytes,
             warm=len(self._warm),
-            version=version("tiffin"),
+            version=self._version,
             upgrade=self._upgrades.status,
         )
         if status == self._written:

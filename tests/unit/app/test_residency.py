@@ -15,7 +15,7 @@ from tiffin.app.replicas import Replicas
 from tiffin.app.residency import Machine, Residency
 from tiffin.control.fleet.measured import Measured
 from tiffin.control.fleet.status import ProcessStatus, State
-from tiffin.serving.progress import ProgressFile
+from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.demand import Demand
 from tiffin.types.snapshot import Deployment
@@ -201,6 +201,25 @@ async def test_how_long_the_one_who_woke_it_waited_is_kept(tmp_path: Path) -> No
         s.residency.look()
         assert s.state("r-a").first_ms == 0
         s.ask(a=Demand(used_ns=time.time_ns()))
+        s.residency.look()
+        assert 5_000 <= s.state("r-a").first_ms < 6_000
+        progress.close()
+
+
+async def test_it_is_kept_where_gateways_see_sooner_than_its_keeper_that_it_is_ready(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path) as s:
+        progress = ProgressFile(tmp_path / "r-a.progress")
+        s.want(deployment("a"))
+        s.ask(a=Demand(waiting=1, since_ns=time.time_ns() - 5_000_000_000))
+        s.residency.look()
+        s.made["r-a"].put(State.STARTING)
+        progress.phase(Phase.READY)
+        s.ask(a=Demand(used_ns=time.time_ns()))
+        s.residency.look()
+        s.made["r-a"].put(State.READY)
+        s.residency._decided = 0.0
         s.residency.look()
         assert 5_000 <= s.state("r-a").first_ms < 6_000
         progress.close()

@@ -56,7 +56,9 @@ def seat(
     or_else = Seat(devices=(CPU,)) if CPU in wanted else None
     devices = {one.id: one for one in machine.devices if one.kind != CPU}
     if not devices and machine.unseen:
-        return Seat() if names == [AUTO] * len(names) else _refused(_none(machine))
+        if names == [AUTO] * len(names):
+            return Seat()
+        return _refused(f"{', '.join(names)} can't be seen: {_none(machine)}")
     if names == [AUTO] * len(names):
         if not devices:
             return Seat(devices=(CPU,))
