@@ -20,8 +20,7 @@ import uvloop
 from tiffin.app.adapters import llamacpp
 from tiffin.app.clock import SystemClock
 from tiffin.config.models import GGUF, LlamacppModel
-from tiffin.control.catalogue.revision import revision_of
-from tiffin.control.engines.calibrations import engine_versions, machine_id
+from tiffin.control.engines.calibrations import engine_versions, machine_id, measured_as
 from tiffin.control.engines.choice import REFERENCE, Aim, agrees, choose
 from tiffin.errors import TiffinError
 from tiffin.serving.engines.measure import (
@@ -65,7 +64,8 @@ LEAN: Final = Effort(speed_s=0.75, lean=True)
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What one process is to measure: `engine` is one of ours, or `reference` for choices alone.
 
-    Where there are `firsts`, one that doesn't choose like them isn't measured any further.
+    Where there are `firsts`, one that doesn't choose like them isn't measured any further. What it
+    needs on disk meanwhile lies in `folder`, which goes with whoever ordered it.
     """
 
     engine: str
@@ -74,6 +74,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     effort: Effort = Effort()
     firsts: list[tuple[list[int], float]] = []
+    folder: str = ""
 
 
 class Found(msgspec.Struct, kw_only=True):
@@ -119,7 +120,7 @@ async def calibrate(
     measured = [own, *rivals]
     choice = choose(measured, Aim(ttft_ms=model.slo.ttft_p95_ms, slots=model.slots))
     return Calibration(
-        revision=revision_of(model),
+        revision=measured_as(model),
         machine=machine_id(),
         taken_ns=time.time_ns(),
         versions=engine_versions(),
@@ -131,6 +132,11 @@ async def calibrate(
 
 async def in_a_process(order: Order, until: float) -> Found:
     """Measure one engine in a process, which is killed at the monotonic moment `until`."""
+    with tempfile.TemporaryDirectory(prefix="tiffin-", ignore_cleanup_errors=True) as folder:
+        return await _told(msgspec.structs.replace(order, folder=folder), until)
+
+
+async def _told(order: Order, until: float) -> Found:
     left = until - time.monotonic()
     if left <= 0:
         return _failed(order.engine, OUT_OF_TIME)
@@ -190,29 +196,28 @@ async def _measure(order: Order) -> Found:
         cache_type="f32" if is_truth else order.model.cache_type,
         stream_interval_ms=0.0,
     )
-    with tempfile.TemporaryDirectory(prefix="tiffin-") as folder:
-        deployment = Deployment(
-            model="calibration",
-            revision="",
-            socket=f"{folder}/r.sock",
-            spec=msgspec.Raw(msgspec.json.encode(spec)),
-            files={GGUF: PlacedFile(path=order.path, sha256=spec.sha256)},
-            # Alone, a thread needn't wait for others that a busy neighbour holds up.
-            threads=1 if is_truth else order.threads,
-        )
-        runtime = llamacpp(deployment)
-        try:
-            began = clock.monotonic()
-            await runtime.load()
-            load_ms = int((clock.monotonic() - began) * 1000)
-            firsts = await choices(runtime, effort.places)
-            figures = Figures()
-            if not is_truth and _is_worth(firsts, order):
-                figures = await speeds(runtime, clock, effort.slots, effort.speed_s)
-        except TiffinError as error:
-            return _failed(order.engine, error.message)
-        finally:
-            await runtime.close()
+    deployment = Deployment(
+        model="calibration",
+        revision="",
+        socket=f"{order.folder}/r.sock",
+        spec=msgspec.Raw(msgspec.json.encode(spec)),
+        files={GGUF: PlacedFile(path=order.path, sha256=spec.sha256)},
+        # Alone, a thread needn't wait for others that a busy neighbour holds up.
+        threads=1 if is_truth else order.threads,
+    )
+    runtime = llamacpp(deployment)
+    try:
+        began = clock.monotonic()
+        await runtime.load()
+        load_ms = int((clock.monotonic() - began) * 1000)
+        firsts = await choices(runtime, effort.places)
+        figures = Figures()
+        if not is_truth and _is_worth(firsts, order):
+            figures = await speeds(runtime, clock, effort.slots, effort.speed_s)
+    except TiffinError as error:
+        return _failed(order.engine, error.message)
+    finally:
+        await runtime.close()
     return Found(
         measured=Measured(
             engine=order.engine,

@@ -7,17 +7,20 @@ import msgspec
 
 from tiffin.adapters.sources.registry import default_sources
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
+from tiffin.app.calibrate import table
 from tiffin.cli import template
 from tiffin.cli.locate import configured, folder
 from tiffin.config.environ import environment
-from tiffin.config.models import files_of
+from tiffin.config.models import LlamacppModel, files_of
 from tiffin.config.objectives import declared, only_kept
 from tiffin.config.policy import effective
 from tiffin.config.secrets import unset_variables
 from tiffin.config.tls import credentials_of
 from tiffin.control.catalogue.pull import artifacts_of, check
+from tiffin.control.engines.calibrations import Calibrations, measured_as
 from tiffin.errors import ConfigInvalid, Conflict, ModelNotFound
 from tiffin.ports.artifacts import shown
+from tiffin.types.paths import calibrations
 
 
 def write_template(path: Path, *, overwrite: bool, extras: Sequence[str] = ()) -> None:
@@ -83,7 +86,12 @@ def show_model(name: str, given: Path | None) -> None:
             print(f"{field:<16} {value}")
     for objective, value in declared(model.slo).items():
         print(f"slo              {objective} {value:g}")
-    store = LocalArtifactStore(folder(config, None).artifacts)
+    here = folder(config, None)
+    if isinstance(model, LlamacppModel) and model.task == "generate":
+        kept = Calibrations(calibrations(here)).of(measured_as(model))
+        for line in table(kept) if kept else [f"nothing yet; tiffin models calibrate {name}"]:
+            print(f"measured         {line}")
+    store = LocalArtifactStore(here.artifacts)
     for known_as, file in files_of(model).items():
         found = store.find(file.sha256)
         print(f"file             {known_as}")

@@ -1,11 +1,14 @@
 """Engines are measured one after another, and no more of them than the choice needs."""
 
+import asyncio
+import tempfile
 import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.polling import eventually
 from tiffin.app.calibrate import (
     LEAN,
     OUT_OF_TIME,
@@ -19,6 +22,8 @@ from tiffin.app.calibrate import (
     table,
 )
 from tiffin.config.models import LlamacppModel
+from tiffin.control.catalogue.revision import revision_of
+from tiffin.control.engines.calibrations import measured_as
 from tiffin.types.calibration import Calibration, Measured
 
 MODEL = LlamacppModel(sources=["file:x"], sha256="0" * 64, slots=4)
@@ -56,6 +61,10 @@ class Bench:
         return [order.engine for order in self.orders]
 
 
+def files_of(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
 def failed(engine: str, why: str = "no") -> Found:
     return Found(measured=Measured(engine=engine, failed=why))
 
@@ -68,6 +77,12 @@ async def test_the_faster_engine_that_chooses_alike_is_chosen(effort: Effort) ->
     assert [one.engine for one in told.measured] == ["llamacpp", "openvino"]
     assert sorted(bench.engines) == ["llamacpp", "openvino", TRUTH]
     assert bench.engines[0] == TRUTH
+
+
+async def test_figures_count_whichever_engine_the_section_named_meanwhile() -> None:
+    told = await Bench().calibrate(LEAN)
+    auto = msgspec.structs.replace(MODEL, engine="auto")
+    assert told.revision == measured_as(auto) == measured_as(MODEL) == revision_of(auto)
 
 
 async def test_a_lean_one_measures_no_speeds_that_can_t_matter() -> None:
@@ -142,3 +157,16 @@ def test_figures_are_shown_where_there_are_any() -> None:
     assert first.split()[:5] == ["llamacpp", "10", "20", "7", "ms"]
     assert second.split()[:3] == ["openvino", "7", "ms"]
     assert last == "llamacpp is the one: so"
+
+
+async def test_one_that_is_ended_midway_leaves_no_process_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    order = Order(engine="llamacpp", model=MODEL, path="x", threads=1)
+    measuring = asyncio.ensure_future(in_a_process(order, time.monotonic() + 60))
+    await eventually(lambda: files_of(tmp_path))
+    measuring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await measuring
+    assert files_of(tmp_path) == []

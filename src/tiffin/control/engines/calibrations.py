@@ -16,6 +16,7 @@ from tiffin.config.models import LlamacppModel, Model
 from tiffin.control.catalogue.revision import revision_of
 from tiffin.control.engines.choice import REFERENCE
 from tiffin.types.calibration import Calibration
+from tiffin.types.ids import RevisionId
 from tiffin.types.json_file import read_json
 
 PACKAGES: Final[Mapping[str, str]] = {"llamacpp": "xllamacpp", "openvino": "openvino-genai"}
@@ -94,6 +95,11 @@ class Calibrations:
 
     def _path(self, revision: str) -> Path:
         return self._folder / f"{revision.removeprefix('sha256:')}.{self._machine}.json"
+
+
+def measured_as(model: LlamacppModel) -> RevisionId:
+    """The revision that a model has while its engine is in question, whichever runs it now."""
+    return revision_of(msgspec.structs.replace(model, engine="auto"))
 
 
 def machine_id(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
