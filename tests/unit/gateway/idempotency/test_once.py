@@ -27,7 +27,7 @@ from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.idempotency.finish import Finishing
 from tiffin.gateway.idempotency.keys import Bounds
 from tiffin.gateway.idempotency.register import Register
-from tiffin.gateway.idempotency.stage import Once
+from tiffin.gateway.idempotency.stage import Once, fingerprint
 from tiffin.ports.vault import Label
 from tiffin.telemetry.events import Outcome
 from tiffin.testing.clock import FakeClock
@@ -467,3 +467,27 @@ async def test_a_call_over_grpc_may_have_a_key_too(make: Any) -> None:
     assert calls[0].sent == calls[1].sent
     assert calls[1].answer[b"idempotency-replayed"] == b"true"
     assert counter.ran == 1
+
+
+async def test_an_answer_from_the_cache_is_kept_under_the_key_like_any_other(make: Any) -> None:
+    counter = make(whole(), cache_ttl_s=60.0)
+    await counter.ask(None)
+    hit = await counter.ask()
+    assert hit.answer_headers[b"x-tiffin-cache"] == b"hit"
+    again = await counter.ask()
+    assert again.answer_headers[b"idempotency-replayed"] == b"true"
+    assert b"x-tiffin-cache" not in again.answer_headers
+    assert (hit.sent, counter.ran) == (again.sent, 1)
+
+
+async def test_a_form_is_the_same_whatever_boundary_its_client_chose(make: Any) -> None:
+    def form(boundary: bytes, word: bytes = b"one") -> FakeExchange:
+        kind = b'multipart/form-data; boundary="%b"' % boundary
+        body = b"--%b\r\n\r\n%b\r\n--%b--\r\n" % (boundary, word, boundary)
+        return FakeExchange(b"POST", b"/x", headers=[(b"content-type", kind)], body=body)
+
+    digests = [
+        fingerprint(b"k", one, await one.body(1000))
+        for one in (form(b"aaa"), form(b"bbbb"), form(b"aaa", b"two"))
+    ]
+    assert digests[0] == digests[1] != digests[2]
