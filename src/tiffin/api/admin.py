@@ -13,8 +13,9 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from tiffin.api import costs
+from tiffin.api import budgets, costs
 from tiffin.api.admin_openapi import Endpoint, Told, document
+from tiffin.api.budgets import BudgetPages
 from tiffin.api.costs import CostPages
 from tiffin.api.gate import OF_TENANTS, caller_of
 from tiffin.api.tenancy import TOLD, TenancyPages
@@ -131,6 +132,7 @@ class Desk:
     gate: Callable[[Exchange, Page], Awaitable[None]]
     tenancy: TenancyPages
     costs: CostPages
+    budgets: BudgetPages
 
 
 class AdminApi:
@@ -150,6 +152,7 @@ class AdminApi:
             b"/admin/v1/accounts": {b"GET": self._entries},
             b"/admin/v1/accounts/totals": {b"GET": self._totals},
             **desk.costs.pages(),
+            **desk.budgets.pages(),
         }
 
         self._switches: dict[bytes, dict[bytes, Page]] = {
@@ -199,7 +202,8 @@ class AdminApi:
         exchange.respond(200, [(b"content-type", content_type.encode())], text.encode())
 
     async def _openapi(self, exchange: Exchange) -> None:
-        exchange.respond(200, _JSON, document(self.endpoints(), {**_TOLD, **TOLD, **costs.TOLD}))
+        told = {**_TOLD, **TOLD, **costs.TOLD, **budgets.TOLD}
+        exchange.respond(200, _JSON, document(self.endpoints(), told))
 
     async def _status(self, exchange: Exchange) -> None:
         _answer(exchange, self._desk.report())

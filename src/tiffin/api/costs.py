@@ -62,22 +62,23 @@ class CostPages:
         }
 
     async def _statement(self, exchange: Exchange) -> None:
-        _answer(exchange, await self._statements.page(_query(exchange, Ask)))
+        answer(exchange, await self._statements.page(query_as(exchange, Ask)))
 
     async def _rates(self, exchange: Exchange) -> None:
-        _answer(exchange, RatesPage(data=self._statements.rates()))
+        answer(exchange, RatesPage(data=self._statements.rates()))
 
     async def _invoice(self, exchange: Exchange) -> None:
-        name = _query(exchange, InvoiceQuery).name
+        name = query_as(exchange, InvoiceQuery).name
         body = await exchange.body(MAX_INVOICE_BYTES)
         try:
             text = body.decode("utf-8")
         except UnicodeDecodeError as cause:
             raise MalformedBody("an invoice is CSV in UTF-8") from cause
-        _answer(exchange, await self._statements.take(name, text))
+        answer(exchange, await self._statements.take(name, text))
 
 
-def _query(exchange: Exchange, kind: type[Any]) -> Any:
+def query_as(exchange: Exchange, kind: type[Any]) -> Any:
+    """A query string as a value; raises `UnknownParameter` and `SchemaViolation` by name."""
     given = dict(parse_qsl(exchange.query.decode("utf-8", "replace"), keep_blank_values=True))
     known = kind.__struct_fields__
     for name in given:
@@ -90,5 +91,6 @@ def _query(exchange: Exchange, kind: type[Any]) -> Any:
         raise SchemaViolation(str(cause)) from cause
 
 
-def _answer(exchange: Exchange, value: Any) -> None:
+def answer(exchange: Exchange, value: Any) -> None:
+    """Answer with a value as JSON."""
     exchange.respond(200, _JSON, msgspec.json.encode(value))

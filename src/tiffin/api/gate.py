@@ -17,7 +17,7 @@ ADMIN: Final = b"/admin/v1/"
 OF_TENANTS: Final = (b"/admin/v1/tenants", b"/admin/v1/audit")
 """Paths whose pages look at the caller themselves, tenant by tenant."""
 
-OWN: Final = frozenset({b"/admin/v1/accounts"})
+OWN: Final = frozenset({b"/admin/v1/accounts", b"/admin/v1/budgets", b"/admin/v1/usage"})
 """Pages with a parameter `tenant`, of which everybody may have their own tenant's part."""
 
 LOOKS: Final = frozenset({b"/admin/v1/config/preview"})

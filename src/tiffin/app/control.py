@@ -22,6 +22,7 @@ from tiffin.adapters.devices.cpu import CpuDevices
 from tiffin.adapters.devices.nvidia import NvidiaDevices
 from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.adapters.stores.sqlite import SqliteAccounts
+from tiffin.app.alerting import Alerting
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
 from tiffin.app.calibrating import Calibrating
 from tiffin.app.clock import SystemClock
@@ -71,6 +72,7 @@ LIVES_EVERY_S = 5.0
 FOLD_EVERY_S = 20.0
 ENGINES_EVERY_S = 5.0
 TENANTS_EVERY_S = 60.0
+ALERTS_EVERY_S = 2.0
 LAST_ANSWERS_S = 1.0
 LAST_INGEST_S = 8.0
 DAY_NS = 86_400_000_000_000
@@ -118,6 +120,7 @@ class Control:
         self.money = Money(
             self.folder.database, self.office, self.publisher, self.clock, self._running
         )
+        self.alerting = Alerting(self.folder, self.office, self.money, self.clock, self.meter)
         self.ingest = Ingest(self.folder.journal, self.accounts, self.meter, self.clock)
         self.collector = exposition.Collector(self.folder.metrics)
         self.waiting = self.meter.gauge("tiffin_journal_bytes", "Bytes of journals on disk")
@@ -146,6 +149,8 @@ class Control:
             Chore("fold", self._fold, FOLD_EVERY_S),
             Chore("engines", self.calibrating.step, ENGINES_EVERY_S),
             Chore("tenants", self.tenancy.changes.tend, TENANTS_EVERY_S),
+            Chore("alerts", self.alerting.watch.look, ALERTS_EVERY_S),
+            Chore("deliveries", self.alerting.courier.run, None),
         ]
         self.hung_up = asyncio.Event()
         self._server: EdgeServer | None = None
@@ -160,6 +165,7 @@ class Control:
         for path in (self.folder.run, self.folder.metrics, self.folder.journal):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.tenancy.open()
+        self.alerting.open()
         self.office.open()
         self.changing.opened()
         progress = ProgressFile(self.folder.run / f"{self.boot.name}.progress")
@@ -182,6 +188,7 @@ class Control:
         self.meter.close()
         self.accounts.close()
         self.money.close()
+        self.alerting.close()
         progress.close()
 
     def report(self) -> Report:
@@ -222,6 +229,7 @@ class Control:
             gate=self.tenancy.gate(),
             tenancy=self.tenancy.pages(),
             costs=self.money.pages(),
+            budgets=self.alerting.pages(),
         )
         self._server = EdgeServer(private_edge(AdminApi(desk), self.boot.server))
         gc.collect()

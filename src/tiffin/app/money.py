@@ -38,7 +38,7 @@ class Money:
         self._office = office
         self._publisher = publisher
         self._clock = clock
-        self._look = look
+        self.look = look
         self._cores = len(os.sched_getaffinity(0))
         self.ledger = SqliteLedger(database)
         self.statements = Statements(
@@ -47,7 +47,7 @@ class Money:
 
     async def keep_lives(self, machine: Machine) -> None:
         """Keep how long everything has run until now; raises `Unavailable`."""
-        status, snapshot = self._look(), self._publisher.current
+        status, snapshot = self.look(), self._publisher.current
         if status is None or snapshot is None:
             return
         here = Here(

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,16 @@ def take_invoice(path: Path, name: str, *, url: str, key: str, data: Path | None
 def _write_csv(page: Json) -> None:
     counts = ("requests", "successful", "prompt_tokens", "completion_tokens", "device_s")
     columns = [*page["by"], *counts, "marginal", "measured", "allocated", "amount"]
+    rows = ({**row, "currency": page["currency"]} for row in page["data"])
+    write_rows((*columns, "currency"), rows)
+
+
+def write_rows(columns: Sequence[str], rows: Iterable[Json]) -> None:
+    """Print rows as CSV, with these columns."""
     out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow([*columns, "currency"])
-    for row in page["data"]:
-        out.writerow([*(_inert(row[name]) for name in columns), page["currency"]])
+    out.writerow(columns)
+    for row in rows:
+        out.writerow([_inert(row[name]) for name in columns])
 
 
 def _inert(value: Any) -> Any:
@@ -84,18 +90,18 @@ def _write_text(page: Json) -> None:
     for plan in page["plans"]:
         flag = "" if plan["profitable"] else "   ! it costs more than it brings"
         print(
-            f"plan of {plan['tenant']}: charged {_rounded(plan['charged'])},"
-            f" costs {_rounded(plan['cost'])}{flag}"
+            f"plan of {plan['tenant']}: charged {rounded(plan['charged'])},"
+            f" costs {rounded(plan['cost'])}{flag}"
         )
 
 
 def _bill(page: Json) -> Iterator[Row]:
     for item in page["bill"]:
-        yield "", item["kind"], item["name"], _rounded(item["amount"])
+        yield "", item["kind"], item["name"], rounded(item["amount"])
 
 
 def _cells(row: Json, by: list[str]) -> Row:
-    amounts = (_rounded(row[name]) for name in ("measured", "allocated", "amount"))
+    amounts = (rounded(row[name]) for name in ("measured", "allocated", "amount"))
     return (*(row[name] or "-" for name in by), str(row["requests"]), *amounts)
 
 
@@ -106,8 +112,8 @@ def _rate(one: Json) -> Row:
     return one["model"], one["kind"], f"{told or 'nothing'} ({one['currency']})"
 
 
-def _rounded(amount: str) -> str:
+def rounded(amount: str) -> str:
     """An amount for people; the exact one is in the JSON and the CSV."""
     exact = Decimal(amount)
-    rounded = exact.quantize(_SHOWN, ROUND_HALF_EVEN)
-    return f"{rounded if rounded or not exact else exact:f}"
+    short = exact.quantize(_SHOWN, ROUND_HALF_EVEN)
+    return f"{short if short or not exact else exact:f}"

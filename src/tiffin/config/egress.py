@@ -1,4 +1,4 @@
-"""`[egress]`: the hosts that models of other servers may be at."""
+"""`[egress]`: the hosts that models of other servers may be at, and who is told of alerts."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,22 @@ _HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*"
 
 
 def broken_egress(config: Config) -> Iterator[Problem]:
-    """Entries that name no host, and addresses of models that no entry allows."""
+    """Entries that name no host, and addresses that no entry allows."""
     allowed = config.egress.allow
     for number, entry in enumerate(allowed):
         if entry != ANY and _parsed(entry) is None:
             message = f'expected "host", "host:port", "*.domain" or "*", found "{entry[:80]}"'
             yield Problem(f"egress.allow[{number}]", message)
-    for name, model in config.models.items():
-        if isinstance(model, RemoteModel) and not may_reach(model.url, allowed):
+    addresses = {
+        f"models.{name}.url": model.url
+        for name, model in config.models.items()
+        if isinstance(model, RemoteModel)
+    }
+    addresses |= {f"alerts.{name}.url": alert.url for name, alert in config.alerts.items()}
+    for where, url in addresses.items():
+        if not may_reach(url, allowed):
             yield Problem(
-                f"models.{name}.url",
+                where,
                 "its host isn't in egress.allow; add it there, or leave that list out",
             )
 

@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
+from tiffin.config.alerting import broken_alert
+from tiffin.config.budgets import broken_budgets
 from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
 from tiffin.config.keeping import broken_idempotency, broken_vault
@@ -46,6 +48,8 @@ def broken(config: Config) -> Iterator[Problem]:
     yield from broken_nesting(config.models)
     yield from broken_egress(config)
     yield from broken_prices(config.prices, list(config.models))
+    for name, alert in config.alerts.items():
+        yield from broken_alert(alert, f"alerts.{name}")
     for name, route in config.routes.items():
         yield from _route(config, name, route)
 
@@ -72,10 +76,13 @@ def _grpc(server: Server) -> Iterator[Problem]:
 
 def _tenant(config: Config, tenant: Tenant, where: str) -> Iterator[Problem]:
     known = _known(config)
+    currency = config.prices.currency
     yield from broken_limits(tenant.limits, "tenant", f"{where}.limits", known)
+    yield from broken_budgets(tenant.budgets, tenant.limits, where, known, currency)
     for name, project in tenant.projects.items():
-        place = f"{where}.projects.{name}.limits"
-        yield from broken_limits(project.limits, "project", place, known)
+        place = f"{where}.projects.{name}"
+        yield from broken_limits(project.limits, "project", f"{place}.limits", known)
+        yield from broken_budgets(project.budgets, project.limits, place, known, currency)
     places: dict[str, str] = {}
     for project_name, name, key in tenant.every_key():
         place = place_of_key(where, project_name, name)
@@ -89,6 +96,7 @@ def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
     yield from broken_reference(key, where, needed=True, ways=(*WAYS, "key_sha256"))
     known = _known(config)
     yield from broken_limits(key.limits, "key", f"{where}.limits", known)
+    yield from broken_budgets(key.budgets, key.limits, where, known, config.prices.currency)
     yield from _all_known(key.models, known.models, f"{where}.models", "model or route")
     if key.admin and key.role not in ("user", "admin"):
         yield Problem(f"{where}.role", f'admin = true is role = "admin", not "{key.role}"')

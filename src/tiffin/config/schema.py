@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tiffin.config.alerts import Alert
 from tiffin.config.fields import (
     Count,
     Port,
@@ -81,7 +82,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Egress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[egress]`: the hosts that remote models may be at; `*` is any."""
+    """`[egress]`: the hosts that remote models and alerts may be at; `*` is any."""
 
     allow: tuple[Text, ...] = ("*",)
 
@@ -110,6 +111,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     guards: dict[str, Guard] = {}
     egress: Egress = Egress()
     prices: Prices = Prices()
+    alerts: dict[str, Alert] = {}
     telemetry: Telemetry = Telemetry()
 
 

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tiffin.config.alerts import Alert
 from tiffin.config.commands import Command, output_of, outputs_of
 from tiffin.config.environ import environment
 from tiffin.config.models import Model, RemoteModel
@@ -48,8 +49,9 @@ def hashed(key: str) -> str:
 
 
 def commands_of(config: Config) -> list[Command]:
-    """The programs that print keys, of tenants and of remote models."""
-    sections: list[Key | RemoteModel] = [key for _, _, key in _keys(config)]
+    """The programs that print keys, of tenants, of remote models and of alerts."""
+    sections: list[Key | RemoteModel | Alert] = [key for _, _, key in _keys(config)]
+    sections += config.alerts.values()
     sections += [one for one in config.models.values() if isinstance(one, RemoteModel)]
     return [tuple(one.key_command) for one in sections if one.key_command]
 
@@ -86,15 +88,27 @@ def upstream_keys(
     }
 
 
+def alert_keys(
+    config: Config, environ: Mapping[str, str] | None = None, outputs: Outputs | None = None
+) -> dict[str, str]:
+    """What alerts are signed with, by name; raises `ConfigInvalid` where one can't be read."""
+    outputs = outputs_of(commands_of(config)) if outputs is None else outputs
+    return {
+        name: _read(f"alerts.{name}", alert, environ, outputs)
+        for name, alert in config.alerts.items()
+    }
+
+
 def unset_variables(
     config: Config, environ: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, str]]:
     """Settings that name a variable which isn't set here, and the variable's name."""
     found = environment() if environ is None else environ
-    named: list[tuple[str, Key | Model]] = [
+    named: list[tuple[str, Key | Model | Alert]] = [
         (f"tenants.{tenant}.keys.{name}", key) for tenant, name, key in _keys(config)
     ]
     named += [(f"models.{name}", model) for name, model in config.models.items()]
+    named += [(f"alerts.{name}", alert) for name, alert in config.alerts.items()]
     for where, section in named:
         variable = getattr(section, "key_env", "")
         if variable and not found.get(variable, "").strip():
@@ -108,7 +122,10 @@ def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:
 
 
 def _read(
-    where: str, section: Key | RemoteModel, environ: Mapping[str, str] | None, outputs: Outputs
+    where: str,
+    section: Key | RemoteModel | Alert,
+    environ: Mapping[str, str] | None,
+    outputs: Outputs,
 ) -> str:
     try:
         if section.key_command:

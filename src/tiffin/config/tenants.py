@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from tiffin.config.fields import DigestOrNone, RegionOrNone, Weight
+from tiffin.types.budgets import Budget
 from tiffin.types.residency import DataClass
 from tiffin.types.roles import Role
 from tiffin.types.snapshot import Limits
@@ -49,13 +50,15 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     region: RegionOrNone = ""
     expires: Moment | None = None
     limits: Limits = Limits()
+    budgets: dict[str, Budget] = {}
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tenants.T.projects.P]`: a part of a tenant, with keys and limits of its own."""
+    """`[tenants.T.projects.P]`: a part of a tenant, with keys, limits and budgets of its own."""
 
     keys: dict[str, Key] = {}
     limits: Limits = Limits()
+    budgets: dict[str, Budget] = {}
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +71,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     keys: dict[str, Key] = {}
     projects: dict[str, Project] = {}
     limits: Limits = Limits()
+    budgets: dict[str, Budget] = {}
     weight: Weight = 1.0
 
     def every_key(self) -> Iterator[tuple[str, str, Key]]:

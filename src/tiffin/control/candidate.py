@@ -6,18 +6,20 @@ from dataclasses import dataclass, field
 from tiffin.config.commands import outputs_of
 from tiffin.config.load import Loaded
 from tiffin.config.schema import Config
-from tiffin.config.secrets import commands_of, key_hashes, upstream_keys
+from tiffin.config.secrets import alert_keys, commands_of, key_hashes, upstream_keys
 from tiffin.config.tls import credentials_of
 from tiffin.control.tenants.published import Keys
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """`keys` are the hashes of all keys, `upstream` the keys of remote models themselves."""
+    """`keys` are the hashes of all keys; `upstream` and `alerts` the keys of remote models, and of
+    alerts, themselves."""
 
     loaded: Loaded
     keys: Keys = field(default_factory=dict)
     upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
+    alerts: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def config(self) -> Config:
@@ -36,6 +38,7 @@ def prepared(loaded: Loaded) -> Candidate:
     outputs = outputs_of(commands_of(config))
     upstream = upstream_keys(config, outputs=outputs)
     keys = key_hashes(config, outputs=outputs)
+    alerts = alert_keys(config, outputs=outputs)
     if config.server.tls.on:
         credentials_of(config.server.tls)
-    return Candidate(loaded, keys, upstream)
+    return Candidate(loaded, keys, upstream, alerts)

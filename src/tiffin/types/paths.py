@@ -144,6 +144,11 @@ def standing_limits(folder: DataFolder, gateway: str) -> Path:
     return folder.run / f"{gateway}.limits.json"
 
 
+def alerts_file(folder: DataFolder) -> Path:
+    """What is still to be told by alerts, and what was."""
+    return folder.root / "alerts.json"
+
+
 def imported_files(folder: DataFolder, model: str) -> Path:
     """What `tiffin models import` made of a model, beside the store that has it too."""
     return folder.root / "imported" / model

@@ -10,12 +10,15 @@ import pytest
 from tests.unit.control.installation import ONE, TWO, Installation
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.api.admin import AdminApi, Desk
+from tiffin.app.alerting import Alerting
+from tiffin.app.money import Money
 from tiffin.app.tenancy import Tenancy
 from tiffin.control.publish import Publisher
 from tiffin.control.report import JournalStatus, report
 from tiffin.control.standing import LimitsPage
 from tiffin.errors import Unavailable
 from tiffin.ports.accounts import Batch, Closing, Opening, Position
+from tiffin.telemetry.metrics import Meter
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.exchange import FakeExchange, answered, json_of
 
@@ -28,6 +31,13 @@ class Pages:
         self.office = self.site.opened()
         self.accounts = SqliteAccounts(self.site.folder.database)
         self.tenancy = Tenancy(self.site.folder, self.office, FakeClock())
+        publisher = Publisher(self.site.folder.snapshot)
+        self.money = Money(
+            self.site.folder.database, self.office, publisher, FakeClock(), lambda: None
+        )
+        self.alerting = Alerting(
+            self.site.folder, self.office, self.money, FakeClock(), Meter("control", "")
+        )
         self.scraped: list[str] = []
         self.api = AdminApi(
             Desk(
@@ -49,6 +59,8 @@ class Pages:
                 accounts=self.accounts,
                 gate=self.tenancy.gate(),
                 tenancy=self.tenancy.pages(),
+                costs=self.money.pages(),
+                budgets=self.alerting.pages(),
             )
         )
 

@@ -30,6 +30,8 @@ SHOWN_AS_SECTIONS = {
     "projects",
     "limits",
     "rules",
+    "budgets",
+    "alerts",
     "files",
     "decision",
     "steps",

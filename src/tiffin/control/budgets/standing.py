@@ -1,0 +1,117 @@
+"""How budgets stand: what is spent and left of each, and when it may run out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tiffin.config.prices import Prices, offset_of, seconds_east
+from tiffin.config.schema import Config
+from tiffin.control.budgets.charged import Charged, charged_to
+from tiffin.control.budgets.forecast import AT_MOST_HOURS, Forecast, forecast, history
+from tiffin.control.budgets.held import Held, by_hours, held_in
+from tiffin.control.budgets.period import period
+from tiffin.errors import Unavailable
+from tiffin.ledger.book import Book
+from tiffin.ledger.segments import HOUR_NS, SECOND_NS
+from tiffin.ports.clock import Clock
+from tiffin.ports.ledger import HALF_HOUR_NS, Span
+from tiffin.ports.spending import Spending
+from tiffin.types.money import pico
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A budget in its period, amounts in pico-units; `reserved_pico` is None where nobody knows.
+
+    `hours` is how many hours the forecast is made from.
+    """
+
+    held: Held
+    period: Span
+    currency: str
+    amount_pico: int
+    spent_pico: int
+    reserved_pico: int | None
+    hours: int
+    forecast: Forecast
+
+    @property
+    def left_pico(self) -> int:
+        """What may still be spent."""
+        return max(0, self.amount_pico - self.spent_pico - (self.reserved_pico or 0))
+
+    @property
+    def passed(self) -> tuple[int, ...]:
+        """The thresholds that were reached, the lowest first."""
+        return tuple(
+            percent
+            for percent in sorted(self.held.budget.thresholds)
+            if self.spent_pico * 100 >= percent * self.amount_pico
+        )
+
+
+class Budgets:
+    """All budgets of the configuration in force; `charged` is what gateways say of hard ones."""
+
+    def __init__(
+        self,
+        spending: Spending,
+        config: Callable[[], Config],
+        charged: Callable[[], Charged],
+        clock: Clock,
+    ) -> None:
+        self._spending = spending
+        self._config = config
+        self._charged = charged
+        self._clock = clock
+
+    async def stand(self, tenant: str = "") -> list[Stand]:
+        """How those of one tenant stand, or of all; raises `Unavailable`."""
+        config = self._config()
+        held = [one for one in held_in(config) if tenant in ("", one.tenant)]
+        if not held:
+            return []
+        now_ns = self._clock.now_ns()
+        offset_ns = seconds_east(config.prices) * SECOND_NS
+        span = _looked_at(held, config.prices, now_ns)
+        spent = await self._spending.by_hour(
+            span, {one.tenant for one in held}, offset_ns=offset_ns
+        )
+        try:
+            hours = by_hours(held, spent, Book(config.prices))
+        except ValueError as cause:
+            raise Unavailable(f"budgets can't be counted: {cause}") from cause
+        charged = self._charged()
+        return [
+            stand_of(one, hours[one.place], charged_to(one, charged), config.prices, now_ns)
+            for one in held
+        ]
+
+
+def stand_of(
+    held: Held, hours: dict[int, int], charged: int | None, prices: Prices, now_ns: int
+) -> Stand:
+    """How a budget stands by what was spent of it in each hour."""
+    budget = held.budget
+    within = period(budget.per, now_ns, offset_of(prices))
+    spent = sum(cost for hour, cost in hours.items() if within.since_ns <= hour < within.until_ns)
+    amount = pico(budget.amount)
+    costs = history(hours, now_ns, seconds_east(prices) * SECOND_NS)
+    return Stand(
+        held=held,
+        period=within,
+        currency=prices.currency,
+        amount_pico=amount,
+        spent_pico=spent,
+        reserved_pico=None if charged is None else max(0, charged - spent),
+        hours=len(costs),
+        forecast=forecast(costs, spent, amount, now_ns, within),
+    )
+
+
+def _looked_at(held: Sequence[Held], prices: Prices, now_ns: int) -> Span:
+    """From the earliest hour that matters to the end of this one."""
+    zone = offset_of(prices)
+    begins = (period(per, now_ns, zone).since_ns for per in {one.budget.per for one in held})
+    earliest = now_ns - (AT_MOST_HOURS + 1) * HOUR_NS
+    since = min(earliest, *begins) // HALF_HOUR_NS * HALF_HOUR_NS
+    return Span(since, -(-now_ns // HALF_HOUR_NS) * HALF_HOUR_NS)
