@@ -83,11 +83,19 @@ async def keep_fresh(
     credentials: PortCredentials, server: EdgeServer, wanted: Callable[[], Tls | None]
 ) -> None:
     """Have a server use what there is, until cancelled."""
+    used = credentials.current
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        before = credentials.current
-        if (fresh := await credentials.look(wanted())) is not None:
-            await server.renew(context_of(fresh), others=fresh.admits != before.admits)
+        await credentials.look(wanted())
+        fresh = credentials.current
+        if fresh is used:
+            continue
+        try:
+            await server.renew(context_of(fresh), others=fresh.admits != used.admits)
+        except OSError as failure:  # no descriptor is left: it is tried again
+            log.error("the renewed certificates can't be shown yet", error=str(failure))
+            continue
+        used = fresh
 
 
 def _marks(tls: Tls) -> tuple[Mark, ...]:

@@ -26,6 +26,7 @@ _BOUNDS = frozenset(
     )
 )
 _SCOPES = ("models", "endpoints")
+_NONE = object()
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,35 +39,42 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leaves(dict[str, Any]):
-    """The settings of a configuration by their paths; `given` are those that aren't as they'd be
-    anyway, `sections` are the named parts that there are."""
+    """The settings of a configuration by their paths, without parts that are the same in `other`.
 
-    def __init__(self, config: Config) -> None:
+    `given` are those that aren't as they'd be anyway, `sections` the named parts that there are.
+    """
+
+    def __init__(self, config: Config, other: Config | None = None) -> None:
         super().__init__()
         self.given: set[str] = set()
         self.sections: set[str] = set()
-        self._add("", config)
+        self._add("", config, other)
 
-    def _add(self, where: str, value: Any, *, plain: bool = False) -> None:
+    def _add(self, where: str, value: Any, other: Any, *, plain: bool = False) -> None:
         if isinstance(value, msgspec.Struct):
-            self._add_section(where, value)
+            self._add_section(where, value, other)
         elif isinstance(value, dict):
+            others = other if isinstance(other, dict) else {}
             for name, inner in value.items():
-                before = len(self.given)
-                self._add(join(where, name), inner)
-                self.sections.add(join(where, name))
-                if len(self.given) == before:  # it is there, and that is all
-                    self._put(join(where, name), {}, plain=False)
+                if inner != others.get(name, _NONE):
+                    self._add_entry(join(where, name), inner, others.get(name))
         else:
             self._put(where, value, plain=plain)
 
-    def _add_section(self, where: str, section: msgspec.Struct) -> None:
+    def _add_entry(self, where: str, value: Any, other: Any) -> None:
+        before = len(self.given)
+        self.sections.add(where)
+        self._add(where, value, other)
+        if len(self.given) == before:  # it is there, and that is all
+            self._put(where, {}, plain=False)
+
+    def _add_section(self, where: str, section: msgspec.Struct, other: Any) -> None:
         shape = section.__struct_config__
         if shape.tag_field is not None:
             self._put(join(where, shape.tag_field), shape.tag, plain=False)
         for name, default in _defaults(type(section)).items():
             inner = getattr(section, name)
-            self._add(join(where, name), inner, plain=inner == default)
+            self._add(join(where, name), inner, getattr(other, name, None), plain=inner == default)
 
     def _put(self, where: str, value: Any, *, plain: bool) -> None:
         self[where] = value
@@ -76,7 +84,7 @@ class Leaves(dict[str, Any]):
 
 def compared(before: Config, after: Config) -> tuple[list[Change], list[str]]:
     """What differs, and which of it would let less through."""
-    was, now = Leaves(before), Leaves(after)
+    was, now = Leaves(before, after), Leaves(after, before)
     return differences(was, now), tighter(was, now)
 
 

@@ -1,7 +1,7 @@
 """The configurations that were in force: the last few, as they were given, with who and when."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -45,11 +45,11 @@ class History:
 
     def add(self, loaded: Loaded, by: str, now_ns: int) -> Callable[[], None]:
         """Keep what is in force from now on, unless it was already; what is given undoes that."""
-        newest = next(iter(self.kept()), None)
+        numbers = self._numbers()
+        newest = next(self._read(numbers), None)
         if newest is not None and newest.sha256 == loaded.sha256:
             return _nothing
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        numbers = self._numbers()
         number = numbers[0] + 1 if numbers else 1
         fresh = Kept(
             number=number,
@@ -66,11 +66,7 @@ class History:
 
     def kept(self) -> list[Kept]:
         """All, the newest first; one that can't be read is left out."""
-        found = []
-        for number in self._numbers():
-            with contextlib.suppress(OSError, msgspec.MsgspecError):
-                found.append(read_json(self._path(number), Kept))
-        return found
+        return list(self._read(self._numbers()))
 
     def find(self, number: int, in_force: str) -> Kept:
         """The one of this number; 0 is the newest that isn't `in_force`, a sha256.
@@ -85,6 +81,11 @@ class History:
             raise ConfigInvalid("no configuration before this one is kept")
         there = ", ".join(str(one.number) for one in kept) or "none"
         raise ConfigInvalid(f"no configuration {number} is kept; there are: {there}")
+
+    def _read(self, numbers: list[int]) -> Iterator[Kept]:
+        for number in numbers:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                yield read_json(self._path(number), Kept)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:06d}.json"

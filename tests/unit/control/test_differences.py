@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tiffin.config.load import load_text
 from tiffin.config.schema import Config
-from tiffin.control.differences import Change, Leaves, differences, tighter
+from tiffin.control.differences import Change, Leaves, compared, differences, tighter
 
 TENANT = "[tenants.a.limits]\n"
 RATE = "requests_per_minute = 9\n"
@@ -18,11 +18,16 @@ def config(text: str) -> Config:
 
 
 def found(before: str, after: str) -> list[Change]:
-    return differences(Leaves(config(before)), Leaves(config(after)))
+    """What differs; leaving out what is the same makes no difference to it."""
+    was, now = config(before), config(after)
+    changes, less = compared(was, now)
+    assert changes == differences(Leaves(was), Leaves(now))
+    assert less == tighter(Leaves(was), Leaves(now))
+    return changes
 
 
 def bounds(before: str, after: str) -> list[str]:
-    return tighter(Leaves(config(before)), Leaves(config(after)))
+    return compared(config(before), config(after))[1]
 
 
 def test_settings_are_told_with_what_they_are_and_would_be() -> None:
