@@ -11,6 +11,7 @@ from tiffin.types.keyring import MAX_LINE_BYTES, Damaged
 
 CHUNK_BYTES = 65_536
 LOOK_EVERY_S = 0.2
+REST_S = 0.001
 
 
 class RingFollower:
@@ -22,7 +23,7 @@ class RingFollower:
 
     def __init__(self, path: Path, keyring: Keyring) -> None:
         self._path = path
-        self._keyring = keyring
+        self.keyring = keyring
         self._fd = -1
         self._inode = (0, 0)
         self._epoch = ""
@@ -69,7 +70,7 @@ class RingFollower:
 
     def _arrive(self) -> None:
         """All that there is has been read: that is in force now."""
-        keyring = self._keyring
+        keyring = self.keyring
         if keyring.keys is not self._reader.keys or not keyring.whole or keyring.fault:
             keyring.keys = self._reader.keys
             keyring.whole = True
@@ -109,14 +110,19 @@ class RingFollower:
         self.close()
         self._epoch = ""
         self._reader = RingReader()
-        self._reader.keys = self._keyring.keys
-        if self._keyring.fault != reason:
-            self._keyring.fault = reason
+        self._reader.keys = self.keyring.keys
+        if self.keyring.fault != reason:
+            self.keyring.fault = reason
             log.error("the keyring can't be read", reason=reason, path=str(self._path))
 
 
 async def follow(ring: RingFollower) -> None:
-    """Keep a keyring as its file says, until cancelled; others run between any two slices."""
+    """Keep a keyring as its file says, until cancelled; others run between any two slices.
+
+    Who waits for keys at the start gets them soon; later those who are served go first.
+    """
     while True:
-        more = ring.step()
-        await asyncio.sleep(0 if more else LOOK_EVERY_S)
+        rest_s = LOOK_EVERY_S
+        if ring.step():
+            rest_s = REST_S if ring.keyring.whole else 0.0
+        await asyncio.sleep(rest_s)

@@ -42,12 +42,12 @@ class Authentication:
         `Unavailable` where the key may be one that wasn't read yet.
         """
         header = exchange.header(b"authorization")
-        if header is None:
+        if header is None or header[:7].lower() != b"bearer ":
             raise Unauthenticated(MISSING)
-        scheme, _, key = header.partition(b" ")
-        if scheme.lower() != b"bearer" or not key.strip():
+        key = header[7:].strip()
+        if not key:
             raise Unauthenticated(MISSING)
-        digest = sha256(key.strip()).hexdigest()
+        digest = sha256(key).hexdigest()
         principal = snapshot.keys.get(digest)
         if principal is None:
             principal = self._in_the_ring(digest, snapshot)
