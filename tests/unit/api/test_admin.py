@@ -130,6 +130,28 @@ async def test_json_without_a_text_is_refused(pages: Pages) -> None:
     assert (status, answer["error"]["code"]) == (400, "malformed_body")
 
 
+async def test_one_is_looked_at_without_being_taken(pages: Pages) -> None:
+    status, answer = await pages.ask("POST", "/admin/v1/config/preview", TWO)
+    assert status == 200
+    assert [move["what"] for move in answer["models"]] == ["stops", "starts"]
+    assert pages.site.published == ["one"]
+
+
+async def test_earlier_ones_are_listed_without_their_text_and_taken_again(pages: Pages) -> None:
+    await pages.ask("POST", "/admin/v1/config", TWO)
+    _, page = await pages.ask("GET", "/admin/v1/config/history")
+    assert [(one["number"], one["in_force"]) for one in page["data"]] == [(2, True), (1, False)]
+    assert "toml" not in page["data"][0]
+    status, _ = await pages.ask("POST", "/admin/v1/config", b'{"number": 1}')
+    assert (status, pages.site.published) == (200, ["one"])
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"number": 1, "toml": ""}'], ids=["neither", "both"])
+async def test_a_body_says_which_one_it_means(pages: Pages, body: bytes) -> None:
+    status, answer = await pages.ask("POST", "/admin/v1/config/preview", body)
+    assert (status, answer["error"]["code"]) == (400, "malformed_body")
+
+
 async def test_the_file_is_read_again(pages: Pages) -> None:
     pages.site.file.write_bytes(TWO + ONE)
     status, answer = await pages.ask("POST", "/admin/v1/reload")
