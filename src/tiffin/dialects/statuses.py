@@ -104,9 +104,9 @@ def duration(seconds: float) -> bytes:
     whole_ms = ceil(round(seconds * 1000, 3))
     if 0 < whole_ms < 1000:
         return b"%dms" % whole_ms
+    if whole_ms < 60_000:
+        return b"%gs" % (whole_ms / 1000)
     minutes, ms = divmod(whole_ms, 60_000)
     hours, minutes = divmod(minutes, 60)
-    text = b"%gs" % (ms / 1000)
-    if minutes or hours:
-        text = b"%dm%b" % (minutes, text)
+    text = b"%dm%gs" % (minutes, ms / 1000)
     return b"%dh%b" % (hours, text) if hours else text

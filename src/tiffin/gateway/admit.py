@@ -19,11 +19,11 @@ from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Headers
 from tiffin.ports.spent import Spent
 from tiffin.telemetry.metrics import Meter
-from tiffin.types.limits import CONCURRENCY, INPUT, OUTPUT, REQUESTS, TOKENS
+from tiffin.types.limits import CONCURRENCY, QUANTITIES, REQUESTS
 from tiffin.types.snapshot import Principal, Snapshot
 
 SWEEP_AT_ONCE = 1_000
-OF_TOKENS = (TOKENS, INPUT, OUTPUT)
+NOTHING = (0,) * len(QUANTITIES)
 SHADOW = b"x-tiffin-limit-shadow"
 
 # A limit, how much of it was reserved, and the mark that its meter gave for that.
@@ -88,26 +88,26 @@ class Admission:
 class Permit:
     """The right to run one request; leaving its context gives back what it held, however left."""
 
-    __slots__ = ("_admission", "_claim", "_course", "_held", "_needs", "_over", "_slots", "_tenant")
+    __slots__ = ("_admission", "_course", "_held", "_needs", "_now", "_over", "_tenant")
 
     def __init__(self, admission: Admission, principal: Principal, snapshot: Snapshot) -> None:
-        now = moments(admission.clock)
         self._admission = admission
         self._tenant = principal.tenant
-        self._course = admission.limits.course(principal, snapshot, now)
+        self._now = now = moments(admission.clock)
+        self._course = course = admission.limits.course(principal, snapshot, now)
         self._over: list[Limit] = []
         self._held: list[Hold] = []
-        self._claim: Claim | None = None
         self._needs: Needs | None = None
-        passed = [limit for limit in self._course.first if self._passes(limit, 1, now)]
-        self._slots = [limit for limit in passed if limit.of == CONCURRENCY]
-        for limit in passed:
-            if limit.of == REQUESTS:
+        for limit in course.first:
+            if wait_ns := limit.meter.wait(1, now[limit.clock]):
+                self._exceeds(limit, 1, wait_ns)
+        for limit in course.rates:
+            if limit not in self._over:
                 limit.meter.take(1, now[limit.clock])
 
     def headers(self) -> Headers:
         """How the tightest limit of requests stands, and which shadows were passed."""
-        return self._told(self._course.first, (REQUESTS,), self._over)
+        return [*tightest(self._course.paced, self._now), *self._shadows(0)]
 
     def reserve(self, claim: Claim) -> Headers:
         """Take what a request may need, all or none; returns headers that tell of it.
@@ -116,39 +116,38 @@ class Permit:
         `InvalidRequest` for what could never be had.
         """
         course, admission = self._course, self._admission
-        if not course.second and not course.users:
+        if not (course.second or course.users):
             return []
-        now = moments(admission.clock)
-        limits: Sequence[Limit] = course.second
+        self._now = now = moments(admission.clock)
+        second = course.second_for(claim.plan.name)
         if course.users and (user := claim.end_user()):
-            limits = [*limits, *admission.limits.of_user(course, user, now)]
-        model = claim.plan.name
-        limits = [limit for limit in limits if limit.holds_for(model)]
-        if not limits:
+            second = second.with_users(admission.limits.of_user(course, user, now), claim.plan.name)
+        if not second.limits:
             return []
-        needs = Needs(claim, self._tenant, admission.habits)
+        needs = Needs(claim, admission.habits.of(self._tenant, claim.habit()), money=second.money)
         before = len(self._over)
-        wanted = [(limit, needs.of(limit)) for limit in limits]
-        passed = [
-            (limit, amount)
-            for limit, amount in wanted
-            if amount and self._passes(limit, amount, now)
-        ]
+        passed: list[tuple[Limit, int]] = []
+        for limit in second.limits:
+            amount = needs.of(limit)
+            wait_ns = limit.meter.wait(amount, now[limit.clock]) if amount else 0
+            if wait_ns:
+                self._exceeds(limit, amount, wait_ns)
+            elif amount:
+                passed.append((limit, amount))
         for limit, amount in passed:
             if limit.of == REQUESTS:
                 limit.meter.take(1, now[limit.clock])
             else:
                 self._held.append((limit, amount, limit.meter.reserve(amount, now[limit.clock])))
-        self._claim, self._needs = claim, needs
-        told = self._told(limits, OF_TOKENS, self._over[before:])
-        if not any(limit.of == REQUESTS for limit in course.first):
-            told += self._told(limits, (REQUESTS,), ())
-        return told
+        self._needs = needs
+        told = [*tightest(second.paced, now), *self._shadows(before)]
+        return told if course.paced else [*told, *tightest(second.rates, now)]
 
     def __enter__(self) -> "Permit":
         self._admission.in_flight += 1
-        for limit in self._slots:
-            self._held.append((limit, 1, limit.meter.reserve(1, 0)))
+        for limit in self._course.slots:
+            if limit not in self._over:
+                self._held.append((limit, 1, limit.meter.reserve(1, 0)))
         return self
 
     def __exit__(
@@ -164,40 +163,35 @@ class Permit:
     def _settle(self, error: BaseException | None) -> None:
         """Give back what wasn't used, as the closed account says."""
         now = moments(self._admission.clock)
-        used: Sequence[int] = ()
-        if self._claim is not None and self._needs is not None:
-            account = self._claim.account
-            used = self._needs.used(account)
-            if account.usage.measured and not (error or account.error or account.cache == "hit"):
-                self._needs.learn(account.usage)
+        used = self._needs.used(well=error is None) if self._needs is not None else NOTHING
         for limit, amount, mark in self._held:
-            came_to = used[limit.of] if used else 0
-            limit.meter.settle(mark, amount, came_to, now[limit.clock])
+            limit.meter.settle(mark, amount, used[limit.of], now[limit.clock])
         self._held.clear()
 
-    def _passes(self, limit: Limit, wanted: int, now: Now) -> bool:
-        """Whether a limit lets so much pass; raises its refusal unless it is a shadow."""
-        wait_ns = limit.meter.wait(wanted, now[limit.clock])
-        if not wait_ns:
-            return True
+    def _exceeds(self, limit: Limit, wanted: int, wait_ns: int) -> None:
+        """So much is over a limit: raises its refusal, unless it is a shadow."""
         self._admission.over(limit)
         if not limit.shadow:
-            raise limit.refusal(wanted, wait_ns, now[limit.clock])
+            raise limit.refusal(wanted, wait_ns, self._now[limit.clock])
         self._over.append(limit)
-        return False
 
-    def _told(self, limits: Sequence[Limit], of: Sequence[int], over: Sequence[Limit]) -> Headers:
-        """The headers of the tightest of some limits, and of shadows that were passed."""
-        told: Headers = []
-        paced = [limit for limit in limits if limit.of in of and not limit.shadow]
-        if paced:
-            now = moments(self._admission.clock)
-            paces = [limit.pace(now[limit.clock]) for limit in paced]
-            told += pace_headers(min(paces, key=lambda pace: pace.left))
-        if over:
-            # An end user may be called anything, but may add no header.
-            told.append((SHADOW, "; ".join(map(str, over)).encode("unicode_escape")))
-        return told
+    def _shadows(self, since: int) -> Headers:
+        """The header that names the shadows that were passed."""
+        over = self._over[since:]
+        if not over:
+            return []
+        # An end user may be called anything, but may add no header.
+        return [(SHADOW, "; ".join(map(str, over)).encode("unicode_escape"))]
+
+
+def tightest(limits: Sequence[Limit], now: Now) -> Headers:
+    """How that one stands of which least is left."""
+    if not limits:
+        return []
+    if len(limits) == 1:
+        return pace_headers(limits[0].pace(now[limits[0].clock]))
+    least = min(limits, key=lambda one: one.meter.left(now[one.clock]))
+    return pace_headers(least.pace(now[least.clock]))
 
 
 def moments(clock: Clock) -> Now:

@@ -7,7 +7,6 @@ that nobody sees in its limits what others ask for.
 
 from collections import OrderedDict
 
-from tiffin.dialects.dialect import Extent
 from tiffin.types.usage import Usage
 
 MAX_HABITS = 10_000
@@ -55,15 +54,26 @@ class Habit:
         self._pages = Usual(1)
         self._audio_ms = Usual(0)
 
-    def expected(self, size: int, extent: Extent) -> Usage:
-        """What a body of `size` bytes probably uses at most, where that isn't certain."""
-        answer = extent.answer_tokens
+    def prompt(self, size: int) -> int:
+        """How many tokens a body of `size` bytes probably has."""
+        return int(size * self._tokens_a_byte.most()) + AROUND_TOKENS
+
+    def answer(self) -> int:
+        """How many tokens an answer probably has."""
+        return int(self._answer.most())
+
+    def pages(self) -> int:
+        """How many pages a document probably has."""
+        return int(self._pages.most())
+
+    def expected(self, prompt: int, answer: int, pages: int, rows: int) -> Usage:
+        """A use of so much, with what else it takes."""
         return Usage(
-            prompt_tokens=self._prompt(size) if extent.text else 0,
-            completion_tokens=int(self._answer.most()) if answer is None else answer,
+            prompt_tokens=prompt,
+            completion_tokens=answer,
+            pages=pages,
+            rows=rows,
             device_ns=int(self._device_ns.most()),
-            pages=int(self._pages.most()) if extent.pages else 0,
-            rows=extent.rows,
             audio_ms=int(self._audio_ms.most()),
             measured=False,
         )
@@ -73,11 +83,10 @@ class Habit:
         self._tokens_a_byte.learn(usage.prompt_tokens / max(size, 1))
         self._answer.learn(usage.completion_tokens)
         self._device_ns.learn(usage.device_ns)
-        self._pages.learn(usage.pages)
-        self._audio_ms.learn(usage.audio_ms)
-
-    def _prompt(self, size: int) -> int:
-        return int(size * self._tokens_a_byte.most()) + AROUND_TOKENS
+        if usage.pages:
+            self._pages.learn(usage.pages)
+        if usage.audio_ms:
+            self._audio_ms.learn(usage.audio_ms)
 
 
 class Habits:

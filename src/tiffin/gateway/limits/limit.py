@@ -84,13 +84,25 @@ class Limit:
     snapshot that had it. Money is in `currency`.
     """
 
-    __slots__ = ("clock", "currency", "holder", "level", "meter", "of", "rule", "seen", "shadow")
+    __slots__ = (
+        "capacity",
+        "clock",
+        "currency",
+        "holder",
+        "level",
+        "meter",
+        "of",
+        "rule",
+        "seen",
+        "shadow",
+    )
 
     def __init__(self, rule: Rule, level: str, holder: str, meter: Meter) -> None:
         self.rule = rule
         self.level = level
         self.holder = holder
         self.meter = meter
+        self.capacity = meter.capacity
         self.of = QUANTITIES.index(rule.of)
         self.clock = int(by_calendar(rule))
         self.shadow = rule.shadow
@@ -107,6 +119,7 @@ class Limit:
                 self.meter.change(amount, PERIOD_NS[rule.per], rule.burst or amount, now[0])
             case Slots() | Budget():
                 self.meter.change(amount)
+        self.capacity = self.meter.capacity
 
     def holds_for(self, model: str) -> bool:
         """Whether requests to a public name count."""

@@ -1,13 +1,23 @@
 """Which limits hold for a key and its end users; each is one object, shared by all it holds for."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tiffin.errors import Overloaded
 from tiffin.gateway.limits.calendar import SECOND_NS
 from tiffin.gateway.limits.limit import Limit, Now, meter_of
 from tiffin.ports.spent import Spent
-from tiffin.types.limits import CONCURRENCY, REQUESTS, Limits, Rule, rules_of
+from tiffin.types.limits import (
+    CONCURRENCY,
+    INPUT,
+    MONEY,
+    OUTPUT,
+    REQUESTS,
+    TOKENS,
+    Limits,
+    Rule,
+    rules_of,
+)
 from tiffin.types.snapshot import Principal, Snapshot
 
 MAX_LIMITS = 1_000_000
@@ -15,19 +25,55 @@ MAX_LIMITS = 1_000_000
 LOOK_AT = 32
 
 NO_LIMITS = Limits()
+OF_TOKENS = (TOKENS, INPUT, OUTPUT)
+
+
+class Second:
+    """What holds for requests to one model once they were read: all limits, and which of them count
+    requests (`rates`) or are told of tokens (`paced`); `money` is whether one is of that."""
+
+    __slots__ = ("limits", "money", "paced", "rates")
+
+    def __init__(self, limits: Sequence[Limit], model: str) -> None:
+        self.limits = own = tuple(limit for limit in limits if limit.holds_for(model))
+        self.money = any(limit.of == MONEY for limit in own)
+        self.rates = tuple(one for one in own if one.of == REQUESTS and not one.shadow)
+        self.paced = tuple(one for one in own if one.of in OF_TOKENS and not one.shadow)
+
+    def with_users(self, users: Sequence[Limit], model: str) -> "Second":
+        """The same with limits of an end user."""
+        return Second([*self.limits, *users], model)
 
 
 class Course:
-    """What holds for a key: `first` before a request is read, `second` after; `users` for each end
-    user: the level's name, its source, and the rule with its name there."""
+    """What holds for a key: `first` before a request is read, of which some are `slots` and some
+    `rates` (`paced` without shadows); `second` after it; and `users` for each end user: the level's
+    name, its source with the rule's name there, and the rule."""
 
-    __slots__ = ("first", "limits", "second", "users")
+    __slots__ = ("_by_model", "first", "limits", "paced", "rates", "second", "slots", "users")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        first: Sequence[Limit],
+        second: Sequence[Limit],
+        users: Sequence[tuple[str, str, Rule]],
+    ) -> None:
         self.limits = limits
-        self.first: tuple[Limit, ...] = ()
-        self.second: tuple[Limit, ...] = ()
-        self.users: tuple[tuple[str, str, Rule], ...] = ()
+        self.first = tuple(first)
+        self.slots = tuple(limit for limit in first if limit.of == CONCURRENCY)
+        self.rates = tuple(limit for limit in first if limit.of == REQUESTS)
+        self.paced = tuple(limit for limit in self.rates if not limit.shadow)
+        self.second = tuple(second)
+        self.users = tuple(users)
+        self._by_model: dict[str, Second] = {}
+
+    def second_for(self, model: str) -> Second:
+        """What holds for a public name that there is."""
+        found = self._by_model.get(model)
+        if found is None:
+            found = self._by_model[model] = Second(self.second, model)
+        return found
 
 
 class LimitTable:
@@ -80,7 +126,6 @@ class LimitTable:
             self._look(now)
 
     def _lay(self, principal: Principal, snapshot: Snapshot, now: Now) -> Course:
-        course = Course(principal.limits)
         users: list[tuple[str, str, Rule]] = []
         first: list[Limit] = []
         second: list[Limit] = []
@@ -93,8 +138,7 @@ class LimitTable:
                 if holder:
                     limit = self._limit(f"{of} {name} {holder}", rule, holder_level, holder, now)
                     (first if at_first(limit) else second).append(limit)
-        course.first, course.second, course.users = tuple(first), tuple(second), tuple(users)
-        return course
+        return Course(principal.limits, first, second, users)
 
     def _limit(self, name: str, rule: Rule, level: str, holder: str, now: Now) -> Limit:
         limit = self._limits.get(name)
