@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from tiffin.ledger.marginal import marginal
+from tiffin.ledger.marginal import MOST_PICO, marginal
 from tiffin.ports.guard import Piece
 from tiffin.telemetry.events import Outcome
 from tiffin.types.money import shown
@@ -89,8 +89,8 @@ class Charge:
             return usage
         if not self._began and outcome is not Outcome.OK:
             return usage
-        if self._so_far and not self.upstream:
-            known = _USAGE.decode(self._so_far)
+        known = None if self.upstream else _read(self._so_far)
+        if known is not None:
             since_ns = max(0, int((moment - self._at) * 1e9))
             return msgspec.structs.replace(
                 known,
@@ -112,7 +112,15 @@ class Charge:
         if _is_charged(usage, outcome, began=self._began):
             return cost, self._lost_pico
         lost = cost if self.upstream and usage != _NOTHING else 0
-        return 0, self._lost_pico + lost
+        return 0, min(self._lost_pico + lost, MOST_PICO)
+
+
+def _read(so_far: bytes) -> Usage | None:
+    """A replica's word; closing an account must not fail of it."""
+    try:
+        return _USAGE.decode(so_far) if so_far else None
+    except msgspec.MsgspecError:
+        return None
 
 
 def _is_charged(usage: Usage, outcome: Outcome, *, began: bool) -> bool:

@@ -135,7 +135,8 @@ def credited(
         for at, one in enumerate(held):
             if one.since_ns > part.since_ns or one.until_ns < part.until_ns:
                 continue
-            for kind in list(one.entry.covers) or sorted(cost):
+            covers: Iterable[str] = one.entry.covers or sorted(cost)
+            for kind in covers:
                 taken = max(0, min(left[at], cost.get(kind, 0)))
                 cost[kind] = cost.get(kind, 0) - taken
                 left[at] -= taken

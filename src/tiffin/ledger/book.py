@@ -21,6 +21,7 @@ from tiffin.config.prices import (
     offset_of,
     until_of,
 )
+from tiffin.ledger.marginal import MOST_PICO
 from tiffin.ledger.segments import (
     DAY_NS,
     FOREVER_NS,
@@ -147,7 +148,7 @@ class Book:
         worth = self.worth(entry.currency, at_ns)
 
         def pico(amount: str, each: int = 1) -> int:
-            return floor(_exact(amount) * PICO * worth / each + Fraction(1, 2))
+            return min(floor(_exact(amount) * PICO * worth / each + Fraction(1, 2)), MOST_PICO)
 
         return Price(
             currency=self.currency,

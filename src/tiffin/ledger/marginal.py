@@ -4,6 +4,9 @@ from tiffin.types.price import Price
 from tiffin.types.usage import Usage
 
 NS: int = 10**9
+MOST_PICO: int = 2**62
+"""What no price and no request costs, whatever is claimed: beyond it numbers don't fit anywhere."""
+
 _SECOND_NS_MS = NS * 1000
 
 
@@ -29,4 +32,4 @@ def marginal(price: Price, usage: Usage) -> int:
     )
     timed = price.device_second * max(usage.device_ns, 0) * 1000
     timed += price.audio_second * max(usage.audio_ms, 0) * NS
-    return whole + (timed + _SECOND_NS_MS // 2) // _SECOND_NS_MS
+    return min(whole + (timed + _SECOND_NS_MS // 2) // _SECOND_NS_MS, MOST_PICO)

@@ -134,6 +134,15 @@ async def test_what_never_answered_costs_nobody() -> None:
     assert (shop.ledger.last.cost_pico, shop.ledger.last.loss_pico) == (0, 0)
 
 
+async def test_what_an_upstream_claims_never_stops_an_account() -> None:
+    claim = WHOLE.replace(b'"completion_tokens":2', b'"completion_tokens":%d' % 2**53)
+    price = Price(currency="INR", output_token=2**62)
+    shop = priced(ScriptedBackend(Script([claim], streaming=False)), price=price)
+    await answered(shop.handler, chat())
+    assert shop.ledger.last.cost_pico == 2**62
+    assert msgspec.json.encode(shop.ledger.last)
+
+
 async def test_a_first_try_that_an_upstream_broke_is_lost_beside_the_second() -> None:
     dies: Callable[[], Script] = lambda: Script([ROLE, UpstreamFailed("died")])  # noqa: E731
     shop = priced(ScriptedBackend(dies()), ScriptedBackend(Script([ROLE, WORD, STOP, USAGE, DONE])))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiffin.ledger.marginal import marginal
+from tiffin.ledger.marginal import MOST_PICO, marginal
 from tiffin.types.price import Price
 from tiffin.types.usage import Usage
 
@@ -31,6 +31,11 @@ PRICE = Price(
 )
 def test_every_unit_has_its_price(usage: Usage, cost: int) -> None:
     assert marginal(PRICE, usage) == cost
+
+
+def test_no_claim_costs_more_than_numbers_can_say() -> None:
+    price = Price(currency="INR", output_token=MOST_PICO)
+    assert marginal(price, Usage(completion_tokens=2**53)) == MOST_PICO
 
 
 def test_reasoning_may_have_a_price_of_its_own() -> None:

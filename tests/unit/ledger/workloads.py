@@ -1,5 +1,7 @@
 """Random price books, workloads and lives of processes, for laws that hold for all of them."""
 
+from typing import get_args
+
 from hypothesis import strategies as st
 
 from tiffin.config.prices import (
@@ -54,7 +56,7 @@ credits_ = st.builds(
     Credit,
     name=st.sampled_from(["grant", "promo"]),
     amount=amounts,
-    covers=st.lists(st.sampled_from(BillKind.__args__), max_size=2, unique=True),
+    covers=st.lists(st.sampled_from(get_args(BillKind)), max_size=2, unique=True),
     currency=currencies,
     since=days,
     until=st.sampled_from(["", "2026-01-06", "2026-01-07"]),

@@ -114,7 +114,7 @@ def sane(batch: Batch) -> Batch:
         claimed = closing.usage
         quantities = (getattr(claimed, name) for name in Usage.__struct_fields__)
         sums = [value for value in quantities if isinstance(value, int)]
-        if max(map(abs, [*sums, closing.cost_pico, closing.loss_pico])) <= MAX_QUANTITY:
+        if max(map(abs, sums)) <= MAX_QUANTITY:
             return closing
         nothing = Usage(measured=False)
         return msgspec.structs.replace(closing, usage=nothing, cost_pico=0, loss_pico=0)

@@ -10,6 +10,7 @@ from tiffin.config.models import EchoModel, LaunchedModel, LlamacppModel, Model
 from tiffin.config.prices import Prices
 from tiffin.control.rollout import Wish
 from tiffin.ledger.book import Book
+from tiffin.ledger.marginal import MOST_PICO
 from tiffin.types.machine import CPU
 from tiffin.types.price import Price
 from tiffin.types.snapshot import Deployment
@@ -69,4 +70,5 @@ def _of_device(book: Book, one: Deployment, slots: int, cores: int, now_ns: int)
     if not second:
         return None
     part = second * share / (capacity * slots)
-    return Price(currency=book.currency, device_second=floor(part + Fraction(1, 2)))
+    each = min(floor(part + Fraction(1, 2)), MOST_PICO)
+    return Price(currency=book.currency, device_second=each)

@@ -1,5 +1,6 @@
 """What use of targets costs now, and how long everything has run."""
 
+import msgspec
 import pytest
 
 from tiffin.config.load import Loaded, load_text
@@ -85,6 +86,13 @@ def test_without_prices_nothing_has_one(folder: DataFolder) -> None:
     snapshot = published(folder, loaded(""))
     assert {price_of(snapshot, name) for name in ("echo", "cloud")} == {None}
     assert price_of(published(folder, loaded(), DAY - 1), "cloud") is None
+
+
+def test_a_price_that_nobody_pays_can_still_be_published(folder: DataFolder) -> None:
+    most = "9" * 12
+    prices = PRICES.replace('"0.15"', f'"{most}"').replace('"14.4"', f'"{most}"')
+    snapshot = published(folder, loaded(prices.replace('"100"', f'"{most}"')))
+    assert msgspec.json.decode(msgspec.json.encode(snapshot), type=Snapshot) == snapshot
 
 
 def test_lives_begin_where_they_began_and_end_now(folder: DataFolder) -> None:
