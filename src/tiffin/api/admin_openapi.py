@@ -33,7 +33,10 @@ class Told:
 
 
 def document(endpoints: Iterable[Endpoint], told: Mapping[Endpoint, Told]) -> bytes:
-    """The document of these endpoints as JSON; one of which nothing is told is in it as well."""
+    """The document of these endpoints as JSON; one of which nothing is told is in it as well.
+
+    What isn't below `/admin` is in the document of the public port.
+    """
     paths: dict[str, dict[str, Any]] = {}
     types = [kind for one in told.values() for kind in (one.answer, *one.takes.values()) if kind]
     schemas, parts = msgspec.json.schema_components(
@@ -41,6 +44,8 @@ def document(endpoints: Iterable[Endpoint], told: Mapping[Endpoint, Told]) -> by
     )
     shown = dict(zip(map(_mark, types), schemas, strict=True))
     for method, path in endpoints:
+        if not path.startswith("/admin/"):
+            continue
         one = told.get((method, path), Told(_UNTOLD))
         paths.setdefault(path, {})[method.lower()] = _page(method, path, one, shown)
     tree = {
