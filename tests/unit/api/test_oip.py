@@ -246,7 +246,7 @@ async def test_control_is_told_who_unloads_and_the_answer_waits_for_the_snapshot
     assert (row["state"], "by t/a" in row["reason"]) == ("UNAVAILABLE", True)
     [call] = site.control.calls
     assert (call.method, call.path) == (b"POST", b"/admin/v1/models/m/unload")
-    assert call.headers == b"x-tiffin-tenant: t\r\nx-tiffin-key: a\r\n"
+    assert call.headers == b"x-tiffin-tenant: t\r\nx-tiffin-key: a\r\nx-tiffin-role: admin\r\n"
 
 
 async def test_loading_waits_until_the_model_takes_requests() -> None:
