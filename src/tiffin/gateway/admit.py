@@ -22,7 +22,7 @@ from tiffin.telemetry.metrics import Meter
 from tiffin.types.limits import CONCURRENCY, QUANTITIES, REQUESTS
 from tiffin.types.snapshot import Principal, Snapshot
 
-SWEEP_AT_ONCE = 1_000
+SWEEP_AT_ONCE = 2_000
 NOTHING = (0,) * len(QUANTITIES)
 SHADOW = b"x-tiffin-limit-shadow"
 

@@ -76,6 +76,9 @@ class Course:
         return found
 
 
+Courses = dict[tuple[str, str], Course]
+
+
 class LimitTable:
     """All limits that anybody met lately.
 
@@ -88,7 +91,8 @@ class LimitTable:
         self._spent = spent
         self._most = most
         self._limits: OrderedDict[str, Limit] = OrderedDict()
-        self._courses: dict[tuple[str, str], Course] = {}
+        self._courses: Courses = {}
+        self._gone: list[Courses] = []
         self._number = 0
         self._currency = ""
         self._east_ns = 0
@@ -104,6 +108,7 @@ class LimitTable:
         """What holds for a key."""
         if snapshot.number != self._number:
             self._number = snapshot.number
+            self._gone.append(self._courses)  # letting go of very many takes a while: bit by bit
             self._courses = {}
             self._currency = snapshot.currency
             self._east_ns = snapshot.utc_offset_s * SECOND_NS
@@ -124,6 +129,12 @@ class LimitTable:
         """Forget some of those that may go; called again and again, it looks at all of them."""
         for _ in range(min(at_most, len(self._limits))):
             self._look(now)
+        for _ in range(at_most):
+            while self._gone and not self._gone[0]:
+                del self._gone[0]
+            if not self._gone:
+                break
+            self._gone[0].popitem()
 
     def _lay(self, principal: Principal, snapshot: Snapshot, now: Now) -> Course:
         users: list[tuple[str, str, Rule]] = []
