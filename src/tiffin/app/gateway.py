@@ -161,8 +161,7 @@ class Gateway:
         await self.server.run_on(socket.socket(fileno=self.boot.listen_fd))
         if self.leaving.is_set() and not self.stopping.is_set():
             await leaving
-        if finishing := self.finishing.running():
-            await asyncio.wait(finishing)
+        await self.finishing.end(cut=self.stopping.is_set())
         for chore in (leaving, *chores):
             chore.cancel()
         await asyncio.gather(leaving, *chores, return_exceptions=True)

@@ -67,6 +67,14 @@ class Finishing:
         """The tasks whose client has left."""
         return [task for task, lasting in self._begun.items() if lasting.left]
 
+    async def end(self, *, cut: bool) -> None:
+        """Return when none of them is left; `cut` those that still run."""
+        while tasks := self.running():
+            for task in tasks:
+                if cut:
+                    task.cancel()
+            await asyncio.wait(tasks)
+
     def _check_bytes(self) -> None:
         if sum(lasting.body_bytes for lasting in self._begun.values()) > self._most_bytes:
             raise Overloaded(

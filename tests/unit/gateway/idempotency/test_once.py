@@ -386,11 +386,10 @@ class TestFinishing:
         await counter.backend.hanging.wait()
         await leaving.leave()
         assert counter.backend.running == 1
-        (task,) = counter.finishing.running()
+        assert len(counter.finishing.running()) == 1
         assert (await counter.ask(stream=True)).status == 409
         sent = bytes(leaving.sent)
-        task.cancel()  # the server stops
-        await asyncio.wait([task])
+        await counter.finishing.end(cut=True)  # the server stops
         assert leaving.sent == sent
         counter.shop.settled()
 
@@ -404,8 +403,7 @@ class TestFinishing:
         counter.backend.scripts = [Script(fails=RunFailed("it ran again"))]
         leaving.room.set()
         await leaving.leave()
-        for task in counter.finishing.running():
-            await task
+        await counter.finishing.end(cut=False)
         again = await counter.ask(stream=True)
         assert again.sent == b"".join([ROLE, WORD, WORD, *GOOD[3:4], GOOD[5]])
         assert again.answer_headers[b"idempotency-replayed"] == b"true"
