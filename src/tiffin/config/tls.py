@@ -123,12 +123,12 @@ def key_setting(tls: Tls) -> str:
 
 
 def _refused(cause: ssl.SSLError, where: str) -> ConfigInvalid:
-    reason = cause.reason or "no private key in PEM"
+    reason = cause.reason or "it isn't PEM"
     if reason in _WEAK:
         return ConfigInvalid(f"the certificate is too weak: {reason}", where=CERTIFICATE)
     if reason in _OTHERS:
         return ConfigInvalid(f"the key isn't that of {CERTIFICATE}", where=where)
-    return ConfigInvalid(f"no private key in PEM can be read there: {reason}", where=where)
+    return ConfigInvalid(f"no private key can be read there: {reason}", where=where)
 
 
 def _certificates(path: str, where: str) -> bytes:

@@ -32,13 +32,16 @@ class Candidate:
         return bool(commands_of(self.config))
 
 
-def prepared(loaded: Loaded) -> Candidate:
-    """Find everything; it may wait for programs. Raises `ConfigInvalid` where something is not."""
+def prepared(loaded: Loaded, *, fresh: bool = True) -> Candidate:
+    """Find everything; it may wait for programs. Raises `ConfigInvalid` where something is not.
+
+    One that isn't `fresh` has been in force already: its certificates are the gateways' to see to.
+    """
     config = loaded.config
     outputs = outputs_of(commands_of(config))
     upstream = upstream_keys(config, outputs=outputs)
     keys = key_hashes(config, outputs=outputs)
     alerts = alert_keys(config, outputs=outputs)
-    if config.server.tls.on:
+    if fresh and config.server.tls.on:
         credentials_of(config.server.tls)
     return Candidate(loaded, keys, upstream, alerts)

@@ -154,7 +154,7 @@ class Changing:
         if taken is None or not taken.asks:
             return 0
         async with self._turn:
-            fresh = await asyncio.to_thread(prepared, taken.loaded)
+            fresh = await asyncio.to_thread(prepared, taken.loaded, fresh=False)
             if fresh != taken and self._office.taken is taken:
                 self._office.adopt(fresh)
                 log.info("secrets renewed")

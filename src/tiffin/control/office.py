@@ -89,7 +89,7 @@ class Office:
         why; where nothing was, `ConfigInvalid` is raised.
         """
         try:
-            self._adopt(prepared(self._files.load()))
+            self._adopt(prepared(self._files.load(), fresh=False))
         except ConfigInvalid as failure:
             if self._publisher.current is None:
                 raise

@@ -51,7 +51,7 @@ def test_the_key_comes_from_elsewhere_too(authority: Authority, way: str) -> Non
         (lambda s: s.certificate.write_text("x"), "certificate", "no certificates in PEM"),
         (lambda s: s.certificate.write_bytes(b"\xff"), "certificate", "isn't PEM"),
         (lambda s: s.key.unlink(), "key_file", "can't be read"),
-        (lambda s: s.key.write_text("x"), "key_file", "no private key in PEM"),
+        (lambda s: s.key.write_text("x"), "key_file", "no private key can be read"),
     ],
     ids=["gone", "text", "bytes", "no key", "no key in it"],
 )

@@ -200,3 +200,14 @@ def test_certificates_are_followed_but_not_tls_itself() -> None:
     assert only_at_start(two, (one, Telemetry())) == []
     assert "server.tls.certificate" in only_at_start(two, (plain, Telemetry()))
     assert load_text(b"", {}).config.server == plain
+
+
+async def test_certificates_that_are_gone_refuse_a_change_but_not_a_start(
+    site: Installation,
+) -> None:
+    tls = b"[server.tls]\ncertificate = '/no/such'\nkey_file = '/no/such'\n"
+    site.file.write_bytes(ONE + tls)
+    assert site.opened().fault == ""
+    assert site.published == ["one"]
+    with pytest.raises(ConfigInvalid, match="No such file"):
+        await site.changing.apply(TWO.replace(b"[server]", tls + b"[server]"), "bob")
