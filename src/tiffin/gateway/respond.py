@@ -80,7 +80,7 @@ def send_whole(delivery: Delivery, answer: Whole) -> None:
     """The whole answer."""
     delivery.account.status = 200
     if delivery.keep is not None:
-        delivery.keep += answer.body
+        delivery.keep += answer.body[: delivery.keep_at_most + 1]
         delivery.kept_headers = answer.headers
     delivery.settle()
     delivery.exchange.respond(200, delivery.head(*answer.headers, *delivery.cost()), answer.body)
@@ -122,7 +122,7 @@ def send_kept(delivery: Delivery, kept: Kept, mark: tuple[bytes, bytes]) -> None
     exchange = delivery.exchange
     delivery.account.status = kept.status
     if delivery.keep is not None:
-        delivery.keep += kept.body
+        delivery.keep += kept.body[: delivery.keep_at_most + 1]
         delivery.kept_headers = kept.headers
     if delivery.keeping is not None:
         delivery.keeping()

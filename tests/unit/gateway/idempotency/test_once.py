@@ -13,6 +13,7 @@ from tests.unit.gateway.test_walk import (
     KEY,
     OPERATIONS,
     ROLE,
+    WHOLE,
     WORD,
     Script,
     ScriptedBackend,
@@ -278,12 +279,16 @@ async def test_an_answer_that_a_guard_kept_back_was_paid_for_and_its_refusal_is_
     assert counter.ran == 1
 
 
+LARGE = WHOLE.replace(b"hi", b"h" * 20_000)
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
 async def test_an_answer_that_is_too_large_is_given_once_and_its_request_not_run_again(
-    make: Any,
+    make: Any, streaming: bool
 ) -> None:
-    counter = make(stream(ROLE, *[WORD] * 300, *GOOD[3:]))
-    assert len((await counter.ask(stream=True)).sent) > BOUNDS.answer_bytes
-    got = await counter.ask(stream=True)
+    counter = make(stream(ROLE, *[WORD] * 300, *GOOD[3:]) if streaming else whole(LARGE))
+    assert len((await counter.ask(stream=streaming)).sent) > BOUNDS.answer_bytes
+    got = await counter.ask(stream=streaming)
     assert got.status == 409
     assert json_of(got)["error"]["code"] == "indeterminate"
     assert "too large" in json_of(got)["error"]["message"]
