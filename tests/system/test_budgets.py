@@ -155,6 +155,29 @@ def test_everybody_sees_their_own(server: Server) -> None:
     assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "by")
 
 
+def test_what_the_admin_api_makes_has_budgets_too(server: Server, receiver: Receiver) -> None:
+    def sent(method: str, path: str, **content: Any) -> Any:
+        return server.http.request(method, f"/admin/v1/tenants{path}", json=content).json()
+
+    wrong = sent("POST", "", name="new", budgets={"b": {"amount": "1", "models": ["no"]}})
+    assert wrong["error"]["param"] == "budgets.b.models"
+    budgets = {"b": {"amount": "1", "hard": True, "thresholds": [100]}}
+    assert sent("POST", "", name="new", budgets=budgets)["budgets"]["b"]["hard"] is True
+    secret = sent("POST", "/new/keys", name="k")["secret"]
+    headers = {"authorization": f"Bearer {secret}"}
+
+    def asked() -> int:
+        content = body("echo", "hi")
+        return server.http.post("/v1/chat/completions", json=content, headers=headers).status_code
+
+    assert until(lambda: status if (status := asked()) != 401 else 0) == 200
+    assert asked() == 429
+    until(lambda: receiver.events("budget.threshold"))
+    assert budget(server, "b")["tenant"] == "new"
+    sent("PATCH", "/new", budgets={"b": {"amount": "2.5", "hard": True}})
+    until(lambda: asked() == 200)
+
+
 def test_the_terminal_shows_budgets_and_usage(server: Server) -> None:
     chat(server)
     spent(server, "small", "1")

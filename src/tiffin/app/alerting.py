@@ -34,6 +34,7 @@ class Alerting:
         self.budgets = Budgets(
             self._spending,
             lambda: office.config,
+            office.registry.made,
             lambda: charged_in(folder.run, clock.now_ns()),
             clock,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from tiffin.config.limits import Known
-from tiffin.config.shape import Problem, nearest
+from tiffin.config.shape import Problem, join, nearest
 from tiffin.types.budgets import Budget, rule_of
 from tiffin.types.limits import Limits
 from tiffin.types.money import pico
@@ -17,14 +17,15 @@ def broken_budgets(
 ) -> Iterator[Problem]:
     """Every rule that the budgets of a section break; `currency` is what money is counted in."""
     if len(budgets) > MOST:
-        yield Problem(f"{where}.budgets", f"found {len(budgets)}, no more than {MOST} can be here")
+        message = f"found {len(budgets)}, no more than {MOST} can be here"
+        yield Problem(join(where, "budgets"), message)
     seen = {
-        (rule.per, rule.models): f"{where}.limits.rules[{number}]"
+        (rule.per, rule.models): join(where, f"limits.rules[{number}]")
         for number, rule in enumerate(limits.rules)
         if rule.of == "money" and not rule.each and not rule.shadow
     }
     for name, budget in budgets.items():
-        place = f"{where}.budgets.{name}"
+        place = join(where, f"budgets.{name}")
         yield from _budget(budget, place, known, currency)
         if not budget.hard:
             continue

@@ -11,6 +11,7 @@ from zlib import crc32
 
 import msgspec
 
+from tiffin.types.budgets import Budget
 from tiffin.types.snapshot import Limits, Principal
 
 FORMAT = 1
@@ -34,6 +35,7 @@ class MadeTenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     name: str
     limits: Limits = Limits()
+    budgets: dict[str, Budget] = {}
     weight: float = 1.0
     suspended: bool = False
     closed: bool = False
@@ -47,6 +49,7 @@ class MadeProject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     tenant: str
     name: str
     limits: Limits = Limits()
+    budgets: dict[str, Budget] = {}
     made_ns: int = 0
     made_by: str = ""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tiffin.config.schema import Config
 from tiffin.config.tenants import place_of_key
+from tiffin.control.tenants.registry import Made
 from tiffin.ledger.book import Book
 from tiffin.ports.spending import Spent
 from tiffin.types.budgets import Budget
@@ -23,7 +24,7 @@ class Held:
 
     @property
     def place(self) -> str:
-        """Where it stands in the configuration: no other budget's place."""
+        """Where it stands, or would, in the configuration: no other budget's place."""
         section = f"tenants.{self.tenant}"
         if self.key:
             section = place_of_key(section, self.project, self.key)
@@ -50,14 +51,22 @@ class Held:
         )
 
 
-def held_in(config: Config) -> Iterator[Held]:
-    """Every budget of a configuration."""
+def held_in(config: Config, made: Made) -> Iterator[Held]:
+    """Every budget of a configuration, and of what the admin API made."""
     for tenant, section in config.tenants.items():
         yield from _of(section.budgets, tenant)
         for project, part in section.projects.items():
             yield from _of(part.budgets, tenant, project)
         for project, name, key in section.every_key():
             yield from _of(key.budgets, tenant, project, name)
+    closed = {name for name, one in made.tenants.items() if one.closed}
+    for tenant, whole in made.tenants.items():
+        if tenant not in config.tenants and tenant not in closed:
+            yield from _of(whole.budgets, tenant)
+    for (tenant, project), mine in made.projects.items():
+        configured = config.tenants.get(tenant)
+        if configured is None or project not in configured.projects:
+            yield from _of(mine.budgets, tenant, project)
 
 
 def by_hours(

@@ -9,6 +9,7 @@ from tiffin.control.budgets.charged import Charged, charged_to
 from tiffin.control.budgets.forecast import AT_MOST_HOURS, Forecast, forecast, history
 from tiffin.control.budgets.held import Held, by_hours, held_in
 from tiffin.control.budgets.period import period
+from tiffin.control.tenants.registry import Made
 from tiffin.errors import Unavailable
 from tiffin.ledger.book import Book
 from tiffin.ledger.segments import HOUR_NS, SECOND_NS
@@ -50,24 +51,28 @@ class Stand:
 
 
 class Budgets:
-    """All budgets of the configuration in force; `charged` is what gateways say of hard ones."""
+    """All budgets of the configuration in force and of what was `made` through the admin API;
+    `charged` is what gateways say of hard ones."""
 
     def __init__(
         self,
         spending: Spending,
         config: Callable[[], Config],
+        made: Callable[[], Made],
         charged: Callable[[], Charged],
         clock: Clock,
     ) -> None:
         self._spending = spending
         self._config = config
+        self._made = made
         self._charged = charged
         self._clock = clock
 
     async def stand(self, tenant: str = "") -> list[Stand]:
         """How those of one tenant stand, or of all; raises `Unavailable`."""
         config = self._config()
-        held = [one for one in held_in(config) if tenant in ("", one.tenant)]
+        everybodys = held_in(config, self._made())
+        held = [one for one in everybodys if tenant in ("", one.tenant)]
         if not held:
             return []
         now_ns = self._clock.now_ns()

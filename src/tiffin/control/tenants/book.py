@@ -1,6 +1,7 @@
 """Tenants and their projects: those of the configuration to read, those of the API to change."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -9,7 +10,7 @@ from tiffin.config.schema import Config
 from tiffin.config.tenants import place_of_key
 from tiffin.control.tenants.caller import Caller, no_tenant
 from tiffin.control.tenants.changes import Act, Changes
-from tiffin.control.tenants.limits import check_limits
+from tiffin.control.tenants.limits import check_budgets, check_limits
 from tiffin.control.tenants.views import (
     NewProject,
     NewTenant,
@@ -54,7 +55,11 @@ class Book:
         configured = self._config().tenants.get(name)
         if configured is not None:
             return TenantView(
-                name=name, source="file", limits=configured.limits, weight=configured.weight
+                name=name,
+                source="file",
+                limits=configured.limits,
+                weight=configured.weight,
+                budgets=configured.budgets,
             )
         made = self._registry.tenants.get(name)
         if made is None or made.closed:
@@ -65,6 +70,7 @@ class Book:
         """Make one; its name must never have been somebody's."""
         caller.change_all()
         check_limits(new.limits, "tenant", self._config())
+        check_budgets(new.budgets, new.limits, self._config())
         async with self._changes.turn():
             registry = self._registry
             if new.name in self._config().tenants:
@@ -86,6 +92,7 @@ class Book:
             made = MadeTenant(
                 name=new.name,
                 limits=new.limits,
+                budgets=new.budgets,
                 weight=new.weight,
                 made_ns=self._changes.clock.now_ns(),
                 made_by=caller.name,
@@ -96,18 +103,14 @@ class Book:
             return view
 
     async def change_tenant(self, caller: Caller, name: str, change: TenantChange) -> TenantView:
-        """Give it other limits or another weight, suspend it or let it go on."""
+        """Give it other limits, budgets or weight, suspend it or let it go on."""
         caller.see(name)
         caller.change_all()
         async with self._changes.turn():
             made = self._owned_tenant(caller, name)
-            given = {
-                field: value
-                for field in change.__struct_fields__
-                if (value := getattr(change, field)) is not UNSET
-            }
-            after = msgspec.structs.replace(made, **given)
+            after = msgspec.structs.replace(made, **_given(change))
             check_limits(after.limits, "tenant", self._config())
+            check_budgets(after.budgets, after.limits, self._config())
             act = Act(caller, "tenant.change", name, tenant_view(made), tenant_view(after))
             await self._changes.make(act, Line(do="tenant", tenant=after))
             return tenant_view(after)
@@ -141,8 +144,10 @@ class Book:
         self.tenant(caller, tenant)
         configured = self._config().tenants.get(tenant)
         if configured is not None and name in configured.projects:
-            limits = configured.projects[name].limits
-            return ProjectView(tenant=tenant, name=name, source="file", limits=limits)
+            part = configured.projects[name]
+            return ProjectView(
+                tenant=tenant, name=name, source="file", limits=part.limits, budgets=part.budgets
+            )
         made = self._registry.projects.get((tenant, name))
         if made is None:
             raise NotFound(f"'{tenant}' has no project '{name[:80]}'", param="project")
@@ -152,6 +157,7 @@ class Book:
         """Make one in a tenant of whoever's."""
         caller.change(tenant)
         check_limits(new.limits, "project", self._config())
+        check_budgets(new.budgets, new.limits, self._config())
         async with self._changes.turn():
             if any(one.name == new.name for one in self.projects(caller, tenant)):
                 raise Conflict(f"'{tenant}' has a project '{new.name}' already", param="name")
@@ -161,6 +167,7 @@ class Book:
                 tenant=tenant,
                 name=new.name,
                 limits=new.limits,
+                budgets=new.budgets,
                 made_ns=self._changes.clock.now_ns(),
                 made_by=caller.name,
             )
@@ -172,14 +179,13 @@ class Book:
     async def change_project(
         self, caller: Caller, tenant: str, name: str, change: ProjectChange
     ) -> ProjectView:
-        """Give it other limits."""
+        """Give it other limits or budgets."""
         caller.change(tenant)
         async with self._changes.turn():
             made = self._owned_project(caller, tenant, name)
-            after = made
-            if change.limits is not UNSET:
-                after = msgspec.structs.replace(made, limits=change.limits)
-                check_limits(after.limits, "project", self._config())
+            after = msgspec.structs.replace(made, **_given(change))
+            check_limits(after.limits, "project", self._config())
+            check_budgets(after.budgets, after.limits, self._config())
             views = project_view(made), project_view(after)
             act = Act(caller, "project.change", f"{tenant}/{name}", *views)
             await self._changes.make(act, Line(do="project", project=after))
@@ -216,6 +222,12 @@ class Book:
         if self.project(caller, tenant, name).source == "file":
             raise in_the_file(f"tenants.{tenant}.projects.{name}")
         return self._registry.projects[tenant, name]
+
+
+def _given(change: TenantChange | ProjectChange) -> dict[str, Any]:
+    """What is to be otherwise."""
+    fields = {name: getattr(change, name) for name in change.__struct_fields__}
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 def in_the_file(where: str) -> Conflict:

@@ -46,7 +46,11 @@ def principal(tenant: str, project: str, name: str, key: Key) -> Principal:
 
 def tenant_limits(config: Config, made: Made) -> dict[str, Limits]:
     """The limits of every tenant."""
-    found = {name: one.limits for name, one in made.tenants.items() if not one.closed}
+    found = {
+        name: with_budgets(one.limits, one.budgets)
+        for name, one in made.tenants.items()
+        if not one.closed
+    }
     return found | {
         name: with_budgets(tenant.limits, tenant.budgets) for name, tenant in config.tenants.items()
     }
@@ -60,7 +64,8 @@ def terms(config: Config, made: Made) -> dict[str, Terms]:
     weights |= {name: (tenant.weight, False) for name, tenant in config.tenants.items()}
     projects: dict[str, dict[str, Limits]] = {}
     for (tenant, name), project in made.projects.items():
-        projects.setdefault(tenant, {})[name] = project.limits
+        limits = with_budgets(project.limits, project.budgets)
+        projects.setdefault(tenant, {})[name] = limits
     for tenant, section in config.tenants.items():
         for name, configured in section.projects.items():
             limits = with_budgets(configured.limits, configured.budgets)

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiffin.config.fields import RegionOrNone, Weight
 from tiffin.config.tenants import EndpointName, Moment, moment_of
+from tiffin.types.budgets import Budget
 from tiffin.types.keyring import MadeProject, MadeTenant, Secret
 from tiffin.types.residency import DataClass
 from tiffin.types.roles import Role
@@ -29,6 +30,7 @@ Name = Annotated[
 ]
 ModelNames = Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=MAX_NAMES)]
 EndpointNames = Annotated[list[EndpointName], Meta(max_length=MAX_NAMES)]
+BudgetsByName = dict[Name, Budget]
 Overlap = Annotated[float, Meta(ge=0, le=MAX_OVERLAP_S)]
 
 
@@ -37,6 +39,7 @@ class NewTenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     name: Name
     limits: Limits = Limits()
+    budgets: BudgetsByName = {}
     weight: Weight = 1.0
 
 
@@ -44,6 +47,7 @@ class TenantChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What of a tenant is to be otherwise; the rest stays. A suspended one is refused with 403."""
 
     limits: Limits | UnsetType = UNSET
+    budgets: BudgetsByName | UnsetType = UNSET
     weight: Weight | UnsetType = UNSET
     suspended: bool | UnsetType = UNSET
 
@@ -53,12 +57,14 @@ class NewProject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     name: Name
     limits: Limits = Limits()
+    budgets: BudgetsByName = {}
 
 
 class ProjectChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What of a project is to be otherwise."""
 
     limits: Limits | UnsetType = UNSET
+    budgets: BudgetsByName | UnsetType = UNSET
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,6 +108,7 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     source: Source
     limits: Limits
     weight: float
+    budgets: dict[str, Budget] = {}
     suspended: bool = False
     made: datetime | None = None
     made_by: str = ""
@@ -114,6 +121,7 @@ class ProjectView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     source: Source
     limits: Limits
+    budgets: dict[str, Budget] = {}
     made: datetime | None = None
     made_by: str = ""
 
@@ -157,6 +165,7 @@ def tenant_view(made: MadeTenant) -> TenantView:
         name=made.name,
         source="api",
         limits=made.limits,
+        budgets=made.budgets,
         weight=made.weight,
         suspended=made.suspended,
         made=moment_of(made.made_ns),
@@ -171,6 +180,7 @@ def project_view(made: MadeProject) -> ProjectView:
         name=made.name,
         source="api",
         limits=made.limits,
+        budgets=made.budgets,
         made=moment_of(made.made_ns),
         made_by=made.made_by,
     )

@@ -13,12 +13,14 @@ from tiffin.control.budgets.held import Held, held_in
 from tiffin.control.budgets.period import period
 from tiffin.control.budgets.standing import Budgets, Stand
 from tiffin.control.budgets.told import view_of
+from tiffin.control.tenants.registry import Made
 from tiffin.errors import Unavailable
 from tiffin.ledger.segments import DAY_NS, HOUR_NS
 from tiffin.ports.ledger import Span
 from tiffin.ports.spending import Spent
 from tiffin.testing.clock import FakeClock
 from tiffin.types.budgets import Budget, rule_of
+from tiffin.types.keyring import MadeProject, MadeTenant
 from tiffin.types.limits import Standing, Standings
 from tiffin.types.money import PICO
 
@@ -82,7 +84,9 @@ THIS_HOUR = NOW_NS - IST_NS % HOUR_NS
 
 
 async def stands(*rows: Spent, charged: Charged = {}) -> dict[str, Stand]:  # noqa: B006
-    budgets = Budgets(FakeSpending(*rows), lambda: config, lambda: charged, FakeClock(at_ns=NOW_NS))
+    budgets = Budgets(
+        FakeSpending(*rows), lambda: config, Made, lambda: charged, FakeClock(at_ns=NOW_NS)
+    )
     found = await budgets.stand("acme")
     return {one.held.name: one for one in found}
 
@@ -117,7 +121,7 @@ async def test_thresholds_are_reached_exactly() -> None:
 
 
 async def test_what_gateways_charged_beyond_is_reserved() -> None:
-    charged = {("tenant 'acme'", "month", ()): 70 * PICO}
+    charged: Charged = {("tenant 'acme'", "month", ()): 70 * PICO}
     found = await stands(spent(60, THIS_HOUR), charged=charged)
     view = view_of(found["all"], offset_of(config.prices))
     assert (view.spent, view.reserved, view.left, view.state) == ("60", "10", "30", "warned")
@@ -138,12 +142,24 @@ async def test_a_currency_without_a_rate_is_told() -> None:
 
 
 def test_places_are_those_of_the_file() -> None:
-    assert [one.place for one in held_in(config)] == [
+    assert [one.place for one in held_in(config, Made())] == [
         "tenants.acme.budgets.all",
         "tenants.acme.budgets.echo",
         "tenants.acme.projects.search.budgets.day",
         "tenants.acme.projects.search.keys.web.budgets.week",
         "tenants.other.budgets.all",
+    ]
+
+
+def test_what_the_api_made_has_its_own_until_the_file_has_it() -> None:
+    budgets = {"b": Budget(amount="1")}
+    tenants = [MadeTenant(name=name, budgets=budgets) for name in ("acme", "new")]
+    shut = MadeTenant(name="shut", budgets=budgets, closed=True)
+    project = MadeProject(tenant="acme", name="mine", budgets=budgets)
+    made = Made({one.name: one for one in (*tenants, shut)}, {("acme", "mine"): project})
+    assert [one.place for one in held_in(config, made)][5:] == [
+        "tenants.new.budgets.b",
+        "tenants.acme.projects.mine.budgets.b",
     ]
 
 
