@@ -1,6 +1,7 @@
 """Limits through the whole of Tiffin: what clients see, and what `kill -9` doesn't forget."""
 
 import asyncio
+import contextlib
 import json
 import subprocess
 from collections import Counter
@@ -51,8 +52,14 @@ def limits(server: Server) -> dict[str, dict[str, Any]]:
 
 
 def test_a_budget_for_two_pays_for_two_of_eight_and_outlives_kill_9(serve: Serve) -> None:
-    server = serve(MODELS + rule(of="money", amount=3, per="month"))
+    server = serve(MODELS + rule(of="money", amount=4, per="month"))
     server.until_answers("echo")  # the first is paid for here
+    with contextlib.suppress(httpx.TransportError):
+        body = {"model": "echo", "messages": [{"role": "user", "content": "word " * 60}]}
+        with server.http.stream("POST", "/v1/chat/completions", json={**body, "stream": True}):
+            pid = server.kill("gateway")  # with one in work
+    server.until_ready("gateway", after_pid=pid)
+    until(lambda: limits(server)["money"]["left"] == 2 * 10**12)
     answers = asyncio.run(at_once(server, 8))
     assert Counter(answer.status_code for answer in answers) == {200: 2, 429: 6}
     refused = next(answer for answer in answers if answer.status_code == 429)

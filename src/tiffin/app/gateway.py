@@ -143,7 +143,7 @@ class Gateway:
             asyncio.create_task(self._every(SNAPSHOT_EVERY_S, self._follow_snapshot)),
             asyncio.create_task(self._every(METRICS_EVERY_S, self._measure)),
             asyncio.create_task(self._every(DEMAND_EVERY_S, self._tell_demand)),
-            asyncio.create_task(self._every(LIMITS_EVERY_S, self.limiting.tick)),
+            asyncio.create_task(self._every(LIMITS_EVERY_S, self._look_at_limits)),
             asyncio.create_task(follow(self.ring)),
             asyncio.create_task(self._beat()),
             asyncio.create_task(self.pool.probe_for_ever()),
@@ -244,6 +244,9 @@ class Gateway:
         except OSError:
             return  # the disk is full: it is tried again soon
         self._demands = demands
+
+    def _look_at_limits(self) -> None:
+        self.limiting.tick(self.pinned)
 
     def _measure(self) -> None:
         self.journal.retry()

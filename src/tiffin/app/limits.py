@@ -13,6 +13,7 @@ from tiffin.ports.clock import Clock
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.limits import Standing, Standings
 from tiffin.types.paths import DataFolder, spent, standing_limits
+from tiffin.types.snapshot import Snapshot
 
 LOOK_AT = 5_000
 TELL_OF = 500
@@ -25,13 +26,17 @@ class Limiting:
         data = DataFolder(Path(boot.data))
         self._clock = clock
         self._spent = SpentFile(spent(data), boot.epoch, clock.now_ns())
+        self._met = 0
         self._told: tuple[Standing, ...] = ()
         self._path = standing_limits(data, boot.name)
         self.admission = Admission(clock, boot.server.max_in_flight, self._spent, meter)
 
-    def tick(self) -> None:
+    def tick(self, snapshot: Snapshot | None) -> None:
         """Look at other gateways, forget what may be forgotten, tell how limits stand."""
         self._spent.look()
+        if snapshot is not None and snapshot.number != self._met:
+            self._met = snapshot.number
+            self.admission.limits.meet(snapshot, moments(self._clock))
         self.admission.sweep()
         self._tell()
 

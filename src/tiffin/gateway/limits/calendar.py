@@ -87,17 +87,22 @@ class Budget:
 
     def left(self, now: int) -> int:
         """How much may be taken right now."""
-        if now >= self._ends:
-            return self._amount
-        return max(0, self._amount - self._charged - self._record.others(self._begins))
+        begins, _, charged = self._period(now)
+        return max(0, self._amount - charged - self._record.others(begins))
 
     def recovers_in(self, now: int) -> int:
         """Nanoseconds until everything may be taken again."""
-        return 0 if self.left(now) == self._amount else self._ends - now
+        return 0 if self.left(now) == self._amount else self._period(now)[1] - now
 
     def rests(self, now: int) -> bool:
         """Whether it has nothing to remember."""
         return not self._charged or now >= self._ends
+
+    def _period(self, now: int) -> tuple[int, int, int]:
+        """When the period begins and ends that a moment is in, and what is charged in it."""
+        if now < self._ends:
+            return self._begins, self._ends, self._charged
+        return (*period(self._per, now, self._east_ns), 0)
 
     def _charge(self, amount: int) -> None:
         """On record first: whoever dies in between leaves no less than was spent."""

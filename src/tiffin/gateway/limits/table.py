@@ -106,17 +106,21 @@ class LimitTable:
 
     def course(self, principal: Principal, snapshot: Snapshot, now: Now) -> Course:
         """What holds for a key."""
-        if snapshot.number != self._number:
-            self._number = snapshot.number
-            self._gone.append(self._courses)  # letting go of very many takes a while: bit by bit
-            self._courses = {}
-            self._currency = snapshot.currency
-            self._east_ns = snapshot.utc_offset_s * SECOND_NS
+        self._adopt(snapshot)
         key = (principal.tenant, principal.key)
         course = self._courses.get(key)
         if course is None or _changed(course.limits, principal.limits):
             course = self._courses[key] = self._lay(principal, snapshot, now)
         return course
+
+    def meet(self, snapshot: Snapshot, now: Now) -> None:
+        """Know the limits of tenants and projects before anybody asks: they may be used already."""
+        self._adopt(snapshot)
+        for tenant, limits in snapshot.tenant_limits.items():
+            self._meet("tenant", f"tenant '{tenant}'", limits, now)
+        for tenant, terms in snapshot.tenants.items():
+            for project, limits in terms.projects.items():
+                self._meet("project", f"project '{tenant}/{project}'", limits, now)
 
     def of_user(self, course: Course, user: str, now: Now) -> tuple[Limit, ...]:
         """What holds for an end user of a key, beside the key's own course."""
@@ -135,6 +139,20 @@ class LimitTable:
             if not self._gone:
                 break
             self._gone[0].popitem()
+
+    def _adopt(self, snapshot: Snapshot) -> None:
+        if snapshot.number == self._number:
+            return
+        self._number = snapshot.number
+        self._gone.append(self._courses)  # letting go of very many takes a while: bit by bit
+        self._courses = {}
+        self._currency = snapshot.currency
+        self._east_ns = snapshot.utc_offset_s * SECOND_NS
+
+    def _meet(self, level: str, of: str, limits: Limits, now: Now) -> None:
+        for name, rule in _named(limits):
+            if not rule.each and len(self._limits) < self._most:
+                self._limit(f"{of} {name} {of}", rule, level, of, now)
 
     def _lay(self, principal: Principal, snapshot: Snapshot, now: Now) -> Course:
         users: list[tuple[str, str, Rule]] = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.gateway.limits.desk import SHOP, Desk, Request, Running
+from tiffin.adapters.stores.spent import SpentFile
 from tiffin.dialects.dialect import Extent
 from tiffin.errors import (
     ConcurrencyExceeded,
@@ -160,6 +162,19 @@ def test_a_budget_for_two_lets_exactly_two_of_eight_in() -> None:
     for running in inside:
         running.end(USED)
     assert desk.left() == 0
+
+
+def test_who_begins_knows_what_was_spent_and_what_was_running(tmp_path: Path) -> None:
+    lives = [Desk(MONEY, price=ONE_RUPEE)]
+    for name in ("first", "second"):
+        spent = SpentFile(tmp_path, name, lives[-1].clock.now_ns())
+        lives.append(Desk(MONEY, price=ONE_RUPEE, spent=spent))
+        lives[-1].admission.limits.meet(lives[-1].snapshot, moments(lives[-1].clock))
+        assert lives[-1].left() == (2 * PICO if name == "first" else PICO)
+        lives[-1].come()
+        spent.close()
+    with pytest.raises(QuotaExceeded):
+        lives[-1].come()
 
 
 def test_what_is_refused_for_concurrency_spends_neither_tokens_nor_money() -> None:
