@@ -123,3 +123,25 @@ def test_the_command_line_shows_and_takes(server: Server) -> None:
     assert "1 lines taken in" in tiffin("import", str(invoice)).stdout
     assert "left as it was" in tiffin("import", str(invoice)).stdout
     assert "no FOCUS invoice" in tiffin("import", str(server.config)).stderr
+
+
+def test_what_a_killed_gateway_lost_is_a_line_and_all_adds_up(serve: Serve) -> None:
+    server = serve(PRICED)
+    server.until_answers("echo")
+    next(events := server.stream("echo", "word " * 400))
+    before = server.until_ready("gateway").pid
+    server.kill("gateway")
+    events.close()  # type: ignore[attr-defined]
+    server.until_ready("gateway", after_pid=before)
+    server.until_answers("echo")
+
+    def lost() -> Any:
+        page = statement(server, by="line")
+        return page if any(row["line"] == "lost" for row in page["data"]) else None
+
+    page = until(lost)
+    assert sum(Decimal(row["amount"]) for row in page["data"]) == Decimal(page["total"])
+    entries = server.accounts()
+    counted = statement(server, by="line")["data"]
+    assert sum(row["requests"] for row in counted) >= len(entries)
+    assert [row["requests"] for row in counted if row["line"] == "lost"] == [1]
