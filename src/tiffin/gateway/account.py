@@ -15,6 +15,7 @@ from tiffin.errors import (
     Rejected,
     TiffinError,
 )
+from tiffin.gateway.charge import NO_USAGE as NO_USAGE
 from tiffin.gateway.charge import Charge
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
@@ -23,7 +24,6 @@ from tiffin.telemetry.metrics import Meter
 from tiffin.telemetry.redact import redact
 from tiffin.types.ids import new_id
 from tiffin.types.snapshot import Principal
-from tiffin.types.usage import Usage
 
 REFUSALS = (
     InvalidRequest,
@@ -36,7 +36,6 @@ REFUSALS = (
     Draining,
 )
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-NO_USAGE = Usage()
 
 
 class EventSink(Protocol):

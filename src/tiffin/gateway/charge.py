@@ -16,7 +16,7 @@ BYTES_A_TOKEN = 4
 """Of input that nobody counted; about what tokenizers make of English."""
 
 _USAGE = msgspec.json.Decoder(Usage)
-_NOTHING = Usage()
+NO_USAGE = Usage()
 
 Pieces = Callable[[], Iterable[Piece]]
 
@@ -58,7 +58,7 @@ class Charge:
 
         `pieces` are the input's strings, looked at only where nobody else counts.
         """
-        if self._began or spent != _NOTHING:
+        if self._began or spent != NO_USAGE:
             wasted = self.used(spent, Outcome.FAILED, moment)
             self.retried_ns += wasted.device_ns
             self._lost_pico = self.settle(wasted, Outcome.FAILED)[1]
@@ -85,7 +85,7 @@ class Charge:
 
     def used(self, usage: Usage, outcome: Outcome, moment: float) -> Usage:
         """The use as far as it can be known when the request ends at a monotonic moment."""
-        if usage.measured and (outcome is Outcome.OK or usage != _NOTHING):
+        if usage.measured and (outcome is Outcome.OK or usage != NO_USAGE):
             return usage
         if not self._began and outcome is not Outcome.OK:
             return usage
@@ -111,7 +111,7 @@ class Charge:
         cost = marginal(self.price, usage)
         if _is_charged(usage, outcome, began=self._began):
             return cost, self._lost_pico
-        lost = cost if self.upstream and usage != _NOTHING else 0
+        lost = cost if self.upstream and usage != NO_USAGE else 0
         return 0, min(self._lost_pico + lost, MOST_PICO)
 
 
@@ -134,5 +134,5 @@ def _is_charged(usage: Usage, outcome: Outcome, *, began: bool) -> bool:
         case Outcome.CANCELLED:
             return began
         case Outcome.PARTIAL | Outcome.REFUSED:
-            return usage.measured and usage != _NOTHING
+            return usage.measured and usage != NO_USAGE
     return False
