@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING
 
 from tiffin.control.audit.log import AuditLog
 from tiffin.control.office import Office
-from tiffin.control.tenants.book import Book
 from tiffin.control.tenants.changes import Changes
-from tiffin.control.tenants.keys import Keys
 from tiffin.control.tenants.ring_file import RingFile
 from tiffin.ports.clock import Clock
 from tiffin.types.paths import DataFolder, audit_file, audit_head, keyring_file
@@ -32,7 +30,10 @@ class Tenancy:
 
     def pages(self) -> "TenancyPages":
         """The pages of the admin API."""
+        # Imported only now, when what everybody waits for has been published.
         from tiffin.api.tenancy import TenancyPages
+        from tiffin.control.tenants.book import Book
+        from tiffin.control.tenants.keys import Keys
 
         book = Book(self.changes, lambda: self._office.config)
         keys = Keys(self.changes, book, lambda: self._office.config)

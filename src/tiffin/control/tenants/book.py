@@ -7,7 +7,6 @@ import msgspec
 from msgspec import UNSET
 
 from tiffin.config.schema import Config
-from tiffin.config.tenants import place_of_key
 from tiffin.control.tenants.caller import Caller, no_tenant
 from tiffin.control.tenants.changes import Act, Changes
 from tiffin.control.tenants.limits import check_budgets, check_limits
@@ -235,8 +234,3 @@ def in_the_file(where: str) -> Conflict:
     return Conflict(
         f"{where} is in the configuration, which alone changes it: edit the file and apply it"
     )
-
-
-def where_of_key(tenant: str, project: str, name: str) -> str:
-    """Where a key stands in the configuration."""
-    return place_of_key(f"tenants.{tenant}", project, name)

@@ -1,7 +1,7 @@
 """What a configuration may not say, since the API has made it already: one thing, one owner."""
 
 from tiffin.config.schema import Config
-from tiffin.control.tenants.book import where_of_key
+from tiffin.config.tenants import place_of_key
 from tiffin.control.tenants.published import Keys
 from tiffin.control.tenants.registry import Registry
 from tiffin.errors import ConfigInvalid
@@ -31,7 +31,7 @@ def check_clashes(config: Config, keys: Keys, registry: Registry) -> None:
                 raise ConfigInvalid(
                     "a key of this name was made through the admin API: revoke that one"
                     f" (tiffin keys revoke {name} {key}), or use another name",
-                    where=where_of_key(name, project, key),
+                    where=place_of_key(where, project, key),
                 )
     for digest, (tenant_name, key) in keys.items():
         secret = registry.secrets.get(digest)

@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from tiffin.config.schema import Config
 from tiffin.config.secrets import hashed
-from tiffin.config.tenants import nanoseconds
-from tiffin.control.tenants.book import Book, in_the_file, where_of_key
+from tiffin.config.tenants import nanoseconds, place_of_key
+from tiffin.control.tenants.book import Book, in_the_file
 from tiffin.control.tenants.caller import Caller
 from tiffin.control.tenants.changes import Act, Changes
 from tiffin.control.tenants.grants import check_grant
@@ -189,7 +189,7 @@ class Keys:
     def _owned(self, caller: Caller, tenant: str, name: str) -> list[Secret]:
         view = self.show(caller, tenant, name)
         if view.source == "file":
-            raise in_the_file(where_of_key(tenant, view.project, name))
+            raise in_the_file(place_of_key(f"tenants.{tenant}", view.project, name))
         return self._registry.of_key(tenant, name)
 
     def _view(self, secrets: list[Secret]) -> KeyView:
