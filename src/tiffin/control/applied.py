@@ -60,8 +60,7 @@ class ConfigFiles:
         had = applied.exists()
         noted = _applied_to(self._folder, self._server)
         if had:
-            before.unlink(missing_ok=True)
-            before.hardlink_to(applied)
+            _keep_too(applied, before)
 
         def undo() -> None:
             with contextlib.suppress(OSError):
@@ -94,6 +93,15 @@ def in_force(folder: DataFolder, given: Path | None, server: str) -> Path | None
     if folder.applied.exists() and (given is None or _applied_to(folder, server)):
         return folder.applied
     return given
+
+
+def _keep_too(path: Path, other: Path) -> None:
+    """Have what a file has under another name too, without needing room where that can be."""
+    other.unlink(missing_ok=True)
+    try:
+        other.hardlink_to(path)
+    except OSError:  # a file system without links
+        replace_file(other, path.read_bytes())
 
 
 def _note(folder: DataFolder) -> Path:

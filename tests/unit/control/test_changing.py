@@ -1,6 +1,7 @@
 """Taking configurations: looked at before, whole or not at all, and taken back."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -128,11 +129,20 @@ def test_only_the_last_are_kept_and_only_their_owner_reads_them(site: Installati
     assert len(site.changing.history()) == MOST - 1
 
 
-@pytest.mark.parametrize("blocked", ["snapshot.json.tmp", "history/000003.json.tmp"])
+@pytest.mark.parametrize(
+    "blocked",
+    [
+        "snapshot.json.tmp",
+        "history/000003.json.tmp",
+        "applied.toml.tmp",
+        "run/applied.for.tmp",
+        "applied.previous.toml",
+    ],
+)
 def test_where_a_later_step_fails_nothing_has_changed(site: Installation, blocked: str) -> None:
     office = site.opened()
     site.apply(TWO)
-    (site.folder.root / blocked).mkdir()
+    (site.folder.root / blocked / "full").mkdir(parents=True)
     before = Publisher(site.folder.snapshot).current
     with pytest.raises(Unavailable):
         site.apply(ONE + b"slots = 7\n")
@@ -140,7 +150,7 @@ def test_where_a_later_step_fails_nothing_has_changed(site: Installation, blocke
     assert site.folder.applied.read_bytes() == TWO
     assert sorted(office.config.models) == ["two"]
     assert [number for number, _, _ in by_whom(site)] == [2, 1]
-    (site.folder.root / blocked).rmdir()
+    shutil.rmtree(site.folder.root / blocked)
     site.opened()
     assert site.published == ["two"]
 
