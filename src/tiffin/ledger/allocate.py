@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tiffin.ledger.bill import (
+    BY_THE_HOUR,
     CPU,
     CREDIT,
     GPU,
@@ -241,16 +242,31 @@ def _loads(lives: Iterable[Ran], device: str, span: Span) -> dict[str, int]:
     return found
 
 
-def _capacity(device: str, lives: Iterable[Ran], book: Book, span: Span) -> int:
-    """Nanoseconds of all threads, or of all accelerators, that were there."""
-    if device == CPU:
-        return sum(weight for _, weight in _stretches(lives, MACHINE, CPU, span))
-    return sum(
-        held.entry.accelerators
-        * held.entry.count
-        * max(0, min(held.until_ns, span.until_ns) - max(held.since_ns, span.since_ns))
+def _capacity(device: str, lives: Sequence[Ran], book: Book, span: Span) -> int:
+    """Nanoseconds of all threads, or of all accelerators, that were paid for."""
+    up = joined(Span(one.since_ns, one.until_ns) for one in lives if one.kind == MACHINE)
+    paid = [
+        (held.entry, _common([Span(held.since_ns, held.until_ns)], [span]))
         for held in book.machines
+        if bool(held.entry.accelerators) is (device == GPU)
+    ]
+    paid = [(one, _common(at, up) if one.terms in BY_THE_HOUR else at) for one, at in paid]
+    if device == GPU:
+        return sum(one.accelerators * one.count * _lasting(at) for one, at in paid)
+    cores = max((one.share for one in lives if one.kind == MACHINE), default=0)
+    return cores * _lasting(joined(part for _, at in paid for part in at))
+
+
+def _common(these: Iterable[Span], those: Sequence[Span]) -> list[Span]:
+    """The time that is in both."""
+    found = (
+        Span(max(a.since_ns, b.since_ns), min(a.until_ns, b.until_ns)) for a in these for b in those
     )
+    return [one for one in found if one.since_ns < one.until_ns]
+
+
+def _lasting(spans: Iterable[Span]) -> int:
+    return sum(one.until_ns - one.since_ns for one in spans)
 
 
 def _stretches(
@@ -265,9 +281,7 @@ def _stretches(
         if one.kind == kind and one.device == device:
             told.setdefault(one.name, []).append(one)
     for mine in told.values():
-        lasted = sum(
-            max(0, min(part.until_ns, span.until_ns) - max(part.since_ns, span.since_ns))
-            for part in joined(Span(one.since_ns, one.until_ns) for one in mine)
-        )
+        told_of = joined(Span(one.since_ns, one.until_ns) for one in mine)
+        lasted = _lasting(_common(told_of, [span]))
         if lasted:
             yield mine[-1].model, lasted * max(one.share for one in mine)

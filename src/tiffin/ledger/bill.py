@@ -27,6 +27,9 @@ PART_OF: Final = {
 PARTS: Final = ("compute", "storage", "network", "platform", "operations")
 CREDIT: Final = "credit"
 VARIANCE: Final = "variance"
+BY_THE_HOUR: Final = ("on-demand", "spot")
+"""Terms of machines that cost only while they run."""
+
 CPU: Final = "cpu"
 GPU: Final = "gpu"
 MACHINE: Final = "machine"
@@ -51,7 +54,7 @@ def gross(book: Book, span: Span, sums: Iterable[Sum], lives: Iterable[Ran]) -> 
     lines = []
     for held in book.machines:
         segments = book.machine(held)
-        if held.entry.terms in ("on-demand", "spot"):
+        if held.entry.terms in BY_THE_HOUR:
             segments = within(segments, up)
         device = GPU if held.entry.accelerators else CPU
         cost = amount(segments, span)

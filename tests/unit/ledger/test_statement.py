@@ -1,7 +1,9 @@
 """A statement equals its bill to the last unit, whatever was used, paid, broken or granted."""
 
 from collections.abc import Sequence
+from typing import Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,6 +144,28 @@ def test_what_costs_by_the_hour_costs_while_the_server_runs() -> None:
     until_ns = DAY.since_ns + 3 * HALF_HOUR_NS
     up = Ran(name="n", kind="machine", since_ns=DAY.since_ns, until_ns=until_ns)
     assert by_kind(gross(book, DAY, [], [up, up])) == {"machines": 54 * PICO}
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "device"), [(0, "cpu"), (4, "gpu")], ids=["threads", "accelerators"]
+)
+@pytest.mark.parametrize(
+    ("terms", "idle"), [("reserved", 864 - 54), ("on-demand", 432 - 54)], ids=["always", "while up"]
+)
+def test_what_is_paid_for_while_nothing_runs_is_idle(
+    accelerators: int, device: str, terms: Literal["reserved", "on-demand"], idle: int
+) -> None:
+    node = MachinePrice(
+        name="node", terms=terms, hourly="36", accelerators=accelerators, since="2026-01-01"
+    )
+    book = Book(Prices(machines=[node]))
+    noon = DAY.since_ns + 12 * HOUR_NS
+    up = Ran(name="here", kind="machine", since_ns=DAY.since_ns, until_ns=noon, share=4)
+    lives = [up, ran("loaded", 12, device=device)]
+    sums = [used(device_ns=6 * HOUR_NS)]
+    lines = gross(book, DAY, sums, lives)
+    told = by_line(allocate(lines, sums, lives, book, DAY))
+    assert told == {"requests": 54 * PICO, "idle": idle * PICO}
 
 
 def test_upstreams_and_losses_are_their_requests() -> None:
