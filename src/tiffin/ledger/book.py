@@ -61,7 +61,9 @@ class Book:
             known.append((self._ns(rate.since), Fraction(Decimal(rate.rate))))
             known.sort()
         self.machines: list[Held[MachinePrice]] = list(self._held(prices.machines))
-        self.models: list[Held[ModelPrice]] = list(self._held(prices.models))
+        self._models: dict[str, list[Held[ModelPrice]]] = {}
+        for held in self._held(prices.models):
+            self._models.setdefault(held.entry.model, []).append(held)
         self.fixed: list[Held[FixedPrice]] = list(self._held(prices.fixed))
         self.credits: list[Held[Credit]] = [
             Held(one, self._ns(one.since), self._ns(one.until) if one.until else FOREVER_NS)
@@ -88,10 +90,9 @@ class Book:
 
     def price_of(self, model: str, at_ns: int) -> Price | None:
         """The marginal price of a model that has one of its own; a revision has its model's."""
-        names = (model, model.partition("@")[0])
-        for name in names:
-            for entry, since, until in self.models:
-                if entry.model == name and since <= at_ns < until:
+        for name in (model, model.partition("@")[0]):
+            for entry, since, until in self._models.get(name, ()):
+                if since <= at_ns < until:
                     return self._price(entry, at_ns)
         return None
 

@@ -1,6 +1,7 @@
 """What use of each target costs now: by the price book, or its part of the machine's time."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
@@ -27,12 +28,17 @@ def priced(
     if not prices.machines and not prices.models:
         return dict(wishes)
     book = Book(prices)
+    machines = _Machines(
+        book.currency,
+        cores,
+        book.device_second(accelerators=False, at_ns=now_ns)[0],
+        *book.device_second(accelerators=True, at_ns=now_ns),
+    )
     found = {}
     for name, wish in wishes.items():
         price = book.price_of(name, now_ns)
         if price is None and wish.deployments:
-            slots = slots_of(models[name])
-            price = _of_device(book, wish.deployments[0], slots, cores, now_ns)
+            price = machines.price_of(wish.deployments[0], slots_of(models[name]))
         target = msgspec.structs.replace(wish.target, price=price)
         found[name] = Wish(target, wish.deployments)
     return found
@@ -60,15 +66,24 @@ def threads_of(one: Deployment, cores: int) -> int:
     return min(one.threads or cores, cores)
 
 
-def _of_device(book: Book, one: Deployment, slots: int, cores: int, now_ns: int) -> Price | None:
-    """Its part of what a second of the machine costs; None where nobody says what that does."""
-    second, capacity = book.device_second(accelerators=True, at_ns=now_ns)
-    share = on_accelerators(one, there=bool(second))
-    if not share:
-        second, _ = book.device_second(accelerators=False, at_ns=now_ns)
-        share, capacity = threads_of(one, cores), cores
-    if not second:
-        return None
-    part = second * share / (capacity * slots)
-    each = min(floor(part + Fraction(1, 2)), MOST_PICO)
-    return Price(currency=book.currency, device_second=each)
+@dataclass(frozen=True, slots=True)
+class _Machines:
+    """What a second of all processors costs, and of all `accelerators`, in pico-units."""
+
+    currency: str
+    cores: int
+    processors_second: Fraction
+    accelerators_second: Fraction
+    accelerators: int
+
+    def price_of(self, one: Deployment, slots: int) -> Price | None:
+        """A replica's part; None where nobody says what its device costs."""
+        second, capacity = self.accelerators_second, self.accelerators
+        share = on_accelerators(one, there=bool(second))
+        if not share:
+            second, capacity = self.processors_second, self.cores
+            share = threads_of(one, self.cores)
+        if not second:
+            return None
+        each = floor(second * share / (capacity * slots) + Fraction(1, 2))
+        return Price(currency=self.currency, device_second=min(each, MOST_PICO))
