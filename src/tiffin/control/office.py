@@ -158,9 +158,11 @@ class Office:
     def outlook(self, candidate: Candidate) -> Snapshot:
         """What would be published at once if nothing had been before, without keys.
 
-        Raises `ConfigInvalid` where files can't be had from where it says.
+        Raises `ConfigInvalid` where files can't be had from where it says, and where it says what
+        the admin API has made.
         """
         self._fetching.check(candidate.config)
+        check_clashes(candidate.config, candidate.keys, self.registry)
         return self._composed(replace(candidate, keys={}), None, {})
 
     def _composed(

@@ -14,7 +14,7 @@ from tiffin.config.secrets import hashed
 from tiffin.control.publish import Publisher
 from tiffin.control.tenants.caller import Caller
 from tiffin.dialects.openai.errors import error_response
-from tiffin.errors import NotFound, TiffinError
+from tiffin.errors import ConfigInvalid, NotFound, TiffinError
 from tiffin.gateway.keyring import Keyring
 from tiffin.ports.exchange import Exchange
 from tiffin.testing.clock import FakeClock
@@ -231,6 +231,9 @@ async def test_a_configuration_can_t_say_what_the_api_has_made(
     await acme(site)
     await site.done("POST", f"{T}/shop/keys", name="more")
     await site.done("POST", f"{T}/shop/projects", name="mine")
+    with pytest.raises(ConfigInvalid) as refused:
+        await site.installation.changing.preview(FILE + text)
+    assert refused.value.where == where
     site.installation.file.write_bytes(FILE + text)
     before = site.snapshot
     site.start()
