@@ -186,12 +186,12 @@ class Rejected(TiffinError):
 
 class Pace(NamedTuple):
     """How a limit of `requests` or `tokens` stands: how much there is in its period, how much of it
-    may be had right now, and in how many seconds all of it."""
+    may be had right now, and in how many milliseconds all of it."""
 
     of: str
     limit: int
     left: int
-    resets_s: float
+    resets_ms: int
 
 
 class RateLimited(Rejected):

@@ -10,6 +10,13 @@ SOON_S = 1.0
 # More than anybody means; an upstream may say anything.
 MAX_RETRY_S = 86_400.0
 
+_PACE = {
+    of: tuple(
+        b"x-ratelimit-%b-%b" % (what, of.encode()) for what in (b"limit", b"remaining", b"reset")
+    )
+    for of in ("requests", "tokens")
+}
+
 STATUS: dict[str, int] = {
     "internal_error": 500,
     "invalid_request": 400,
@@ -91,22 +98,21 @@ def error_headers(error: TiffinError) -> Headers:
 
 def pace_headers(pace: Pace) -> Headers:
     """OpenAI's three headers of a limit of requests or tokens."""
-    of = pace.of.encode()
+    limit, remaining, reset = _PACE[pace.of]
     return [
-        (b"x-ratelimit-limit-%b" % of, b"%d" % pace.limit),
-        (b"x-ratelimit-remaining-%b" % of, b"%d" % pace.left),
-        (b"x-ratelimit-reset-%b" % of, duration(pace.resets_s)),
+        (limit, b"%d" % pace.limit),
+        (remaining, b"%d" % pace.left),
+        (reset, duration(pace.resets_ms)),
     ]
 
 
-def duration(seconds: float) -> bytes:
+def duration(ms: int) -> bytes:
     """A time as these headers have it: `6m0s`, `1.5s`, `20ms`, `0s`."""
-    whole_ms = ceil(round(seconds * 1000, 3))
-    if 0 < whole_ms < 1000:
-        return b"%dms" % whole_ms
-    if whole_ms < 60_000:
-        return b"%gs" % (whole_ms / 1000)
-    minutes, ms = divmod(whole_ms, 60_000)
+    if 0 < ms < 1000:
+        return b"%dms" % ms
+    if ms < 60_000:
+        return b"%gs" % (ms / 1000)
+    minutes, ms = divmod(ms, 60_000)
     hours, minutes = divmod(minutes, 60)
     text = b"%dm%gs" % (minutes, ms / 1000)
     return b"%dh%b" % (hours, text) if hours else text

@@ -23,6 +23,8 @@ from tiffin.types.limits import CONCURRENCY, QUANTITIES, REQUESTS
 from tiffin.types.snapshot import Principal, Snapshot
 
 SWEEP_AT_ONCE = 2_000
+# An upstream may claim any use; that may not lock its client out for years.
+MOST_DEBT = 10
 NOTHING = (0,) * len(QUANTITIES)
 SHADOW = b"x-tiffin-limit-shadow"
 
@@ -124,7 +126,11 @@ class Permit:
             second = second.with_users(admission.limits.of_user(course, user, now), claim.plan.name)
         if not second.limits:
             return []
-        needs = Needs(claim, admission.habits.of(self._tenant, claim.habit()), money=second.money)
+        needs = Needs(
+            claim,
+            admission.habits.of(self._tenant, claim.plan.name, claim.asked.operation),
+            money=second.money,
+        )
         before = len(self._over)
         passed: list[tuple[Limit, int]] = []
         for limit in second.limits:
@@ -165,7 +171,10 @@ class Permit:
         now = moments(self._admission.clock)
         used = self._needs.used(well=error is None) if self._needs is not None else NOTHING
         for limit, amount, mark in self._held:
-            limit.meter.settle(mark, amount, used[limit.of], now[limit.clock])
+            came_to = used[limit.of]
+            if came_to > amount:
+                came_to = min(came_to, amount + MOST_DEBT * limit.capacity)
+            limit.meter.settle(mark, amount, came_to, now[limit.clock])
         self._held.clear()
 
     def _exceeds(self, limit: Limit, wanted: int, wait_ns: int) -> None:

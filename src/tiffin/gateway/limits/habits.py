@@ -17,6 +17,11 @@ TOKENS_A_BYTE = 1 / 3
 AROUND_TOKENS = 8
 ANSWER_TOKENS = 512
 DEVICE_NS = 10**9
+# What is seen beyond that is taken for that: one odd answer, or an upstream that claims anything,
+# may not make everything look unaffordable.
+MOST_TOKENS_A_BYTE = 2.0
+MOST_ANSWER_TOKENS = 100_000
+MOST_DEVICE_NS = 600 * 10**9
 
 
 class Usual:
@@ -43,7 +48,7 @@ class Usual:
 
 
 class Habit:
-    """One tenant's requests to one model."""
+    """One tenant's requests of one kind to one model."""
 
     __slots__ = ("_answer", "_audio_ms", "_device_ns", "_pages", "_tokens_a_byte")
 
@@ -80,9 +85,10 @@ class Habit:
 
     def learn(self, size: int, usage: Usage) -> None:
         """See what a body of `size` bytes used."""
-        self._tokens_a_byte.learn(usage.prompt_tokens / max(size, 1))
-        self._answer.learn(usage.completion_tokens)
-        self._device_ns.learn(usage.device_ns)
+        tokens_a_byte = max(0, usage.prompt_tokens) / max(size, 1)
+        self._tokens_a_byte.learn(min(tokens_a_byte, MOST_TOKENS_A_BYTE))
+        self._answer.learn(min(max(0, usage.completion_tokens), MOST_ANSWER_TOKENS))
+        self._device_ns.learn(min(max(0, usage.device_ns), MOST_DEVICE_NS))
         if usage.pages:
             self._pages.learn(usage.pages)
         if usage.audio_ms:
@@ -94,11 +100,11 @@ class Habits:
 
     def __init__(self, most: int = MAX_HABITS) -> None:
         self._most = most
-        self._habits: OrderedDict[tuple[str, str], Habit] = OrderedDict()
+        self._habits: OrderedDict[tuple[str, str, str], Habit] = OrderedDict()
 
-    def of(self, tenant: str, model: str) -> Habit:
-        """One tenant's with one model."""
-        key = (tenant, model)
+    def of(self, tenant: str, model: str, operation: str) -> Habit:
+        """One tenant's with one model, of one kind."""
+        key = (tenant, model, operation)
         habit = self._habits.get(key)
         if habit is None:
             if len(self._habits) >= self._most:

@@ -149,7 +149,7 @@ class Limit:
             "requests" if self.rule.of == "requests" else "tokens",
             int(self.rule.amount),
             meter.left(now),
-            meter.recovers_in(now) / 1e9,
+            -(-meter.recovers_in(now) // 1_000_000),
         )
 
     def standing(self, now: Now) -> Standing:

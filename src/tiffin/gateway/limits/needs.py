@@ -25,10 +25,6 @@ class Claim(NamedTuple):
     account: Account
     size: int
 
-    def habit(self) -> str:
-        """What it is one of many of."""
-        return f"{self.plan.name} {self.asked.operation}"
-
     def end_user(self) -> str:
         """Whom it is for, by the header, else by the body: a long name as its digest; empty where
         it is for nobody in particular."""

@@ -83,7 +83,7 @@ def test_a_refusal_spends_nothing_and_says_when_and_how_the_limit_stands() -> No
     with pytest.raises(RateLimited, match="over its limit of 60 requests a minute") as refused:
         admission.admit(own, shot)
     assert refused.value.retry_after == pytest.approx(1.0)
-    assert refused.value.pace == Pace("requests", 60, 0, 1.0)
+    assert refused.value.pace == Pace("requests", 60, 0, 1000)
     clock.advance(1.0)
     with admission.admit(own, shot):
         pass
@@ -127,6 +127,16 @@ def test_more_use_than_was_reserved_is_a_debt() -> None:
     assert refused.value.retry_after == 120  # for as much as there may be: it expects that now
     desk.clock.advance(90)
     assert desk.left() == 500
+
+
+def test_an_upstream_that_claims_anything_locks_nobody_out() -> None:
+    desk = Desk(TOKENS, MONEY, price=Price(currency="INR", output_token=10**6))
+    desk.come().end(Usage(prompt_tokens=10**15, completion_tokens=10**5))
+    with pytest.raises(RateLimited) as refused:
+        desk.come()
+    assert 0 < (refused.value.retry_after or 0) < 12 * 60
+    desk.clock.advance(12 * 60)
+    desk.come().end(USED)
 
 
 @pytest.mark.parametrize(
