@@ -17,6 +17,9 @@ ADMIN: Final = b"/admin/v1/"
 OF_TENANTS: Final = (b"/admin/v1/tenants", b"/admin/v1/audit")
 """Paths whose pages look at the caller themselves, tenant by tenant."""
 
+OPEN: Final = frozenset({b"/admin/openapi.json"})
+"""Pages for everybody who may come this far."""
+
 OWN: Final = frozenset({b"/admin/v1/accounts", b"/admin/v1/budgets", b"/admin/v1/usage"})
 """Pages with a parameter `tenant`, of which everybody may have their own tenant's part."""
 
@@ -43,10 +46,10 @@ class Gate:
     async def __call__(self, exchange: Exchange, page: Page) -> None:
         """Have a page answer, if the caller may have it."""
         caller = caller_of(exchange)
-        if exchange.path.startswith(OF_TENANTS):
+        if exchange.path.startswith(OF_TENANTS) or exchange.path in OPEN:
             await page(exchange)
         elif exchange.method == b"GET":
-            if exchange.path in OWN:
+            if exchange.path in OWN and roles.enters(caller.role):
                 narrow(exchange, caller)
             else:
                 caller.see_all()
