@@ -1,6 +1,6 @@
 """What was told already: each thing of a subject once in a period, in whatever order it comes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -32,6 +32,10 @@ def marked(marks: Marks, subject: str, since_ns: int, what: str) -> Marks:
     return {**marks, subject: Mark(since_ns=since_ns, told=(*before, what))}
 
 
-def without_old(marks: Marks, before_ns: int) -> Marks:
-    """Those of periods that began at that moment or later."""
-    return {subject: mark for subject, mark in marks.items() if mark.since_ns >= before_ns}
+def without_old(marks: Marks, before_ns: int, subjects: Collection[str]) -> Marks:
+    """Those of periods that began at that moment or later, and of subjects that still matter."""
+    return {
+        subject: mark
+        for subject, mark in marks.items()
+        if mark.since_ns >= before_ns or subject in subjects
+    }

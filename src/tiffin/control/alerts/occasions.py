@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timezone
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tiffin.config.alerts import Alert, EventName
-from tiffin.control.alerts.marks import Marks, is_new, marked
+from tiffin.control.alerts.marks import Marks, is_new, marked, without_old
 from tiffin.control.alerts.outbox import Message
 from tiffin.control.budgets.standing import Stand
 from tiffin.control.budgets.told import BudgetView, view_of
@@ -18,6 +18,7 @@ from tiffin.ledger.bill import VARIANCE
 from tiffin.ledger.segments import DAY_NS
 from tiffin.ledger.statement import Statement
 
+KEEP_MARKS_NS: Final = 70 * DAY_NS
 FAILED = frozenset({State.FAILED, State.REFUSED})
 
 
@@ -160,14 +161,16 @@ def messages_of(
 ) -> tuple[list[Message], Marks]:
     """The messages that are still to be written, and what is told with them."""
     found = []
+    subjects = set()
     for one in occasions:
         id_ = _id(one, origin)
         for name, alert in alerts.items():
             subject = f"{name}: {one.subject}"
+            subjects.add(subject)
             if wants(alert, one) and is_new(marks, subject, one.since_ns, one.what):
                 marks = marked(marks, subject, one.since_ns, one.what)
                 found.append(Message(id=id_, to=name, at_ns=now_ns, body=_body(one, id_, now_ns)))
-    return found, marks
+    return found, without_old(marks, now_ns - KEEP_MARKS_NS, subjects)
 
 
 def wants(alert: Alert, occasion: Occasion) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tiffin.control.alerts.marks import Mark, Marks, without_old
+from tiffin.control.alerts.marks import Mark, Marks
 from tiffin.control.publish import replace_file
 from tiffin.errors import Unavailable
 from tiffin.telemetry import log
@@ -22,7 +22,6 @@ from tiffin.types.json_file import read_json
 MOST: Final = 1000
 """Messages that wait; of more the oldest go."""
 
-KEEP_MARKS_NS: Final = 70 * 86_400_000_000_000
 KEEP_MESSAGES_NS: Final = 7 * 86_400_000_000_000
 
 
@@ -81,14 +80,13 @@ class Outbox:
             log.error("what was alerted of is forgotten", path=str(self._path), error=str(failure))
         self._waiting.set(len(self._kept.waiting))
 
-    def put(self, messages: Sequence[Message], told: Marks, now_ns: int) -> None:
+    def put(self, messages: Sequence[Message], told: Marks) -> None:
         """Keep messages, and what is told by them."""
-        marks = without_old(told, now_ns - KEEP_MARKS_NS)
-        if not messages and marks == self._kept.told:
+        if not messages and told == self._kept.told:
             return
         everything = (*self._kept.waiting, *messages)
         gone, left = everything[:-MOST], everything[-MOST:]
-        self._write(replace(self._kept, told=dict(marks), waiting=left))
+        self._write(replace(self._kept, told=dict(told), waiting=left))
         self._drop(gone, "full")
 
     def strike(self, message: Message) -> None:

@@ -51,33 +51,45 @@ class Watch:
         self._invoices_s = 0.0
 
     async def look(self) -> None:
-        """Look once; raises `Unavailable` where something can't be seen, or kept."""
+        """Look once; raises `Unavailable` where something can't be seen, or kept.
+
+        What can be seen is told all the same.
+        """
         alerts = self._sights.config().alerts
         began_s = self._clock.monotonic()
         if not alerts or began_s < self._again_s:
             return
-        found = await self._found(alerts)
+        found, failure = await self._found(alerts)
         now_ns = self._clock.now_ns()
         outbox = self._outbox
         messages, marks = messages_of(found, alerts, outbox.told, outbox.origin, now_ns)
-        outbox.put(messages, marks, now_ns)
+        outbox.put(messages, marks)
         ended_s = self._clock.monotonic()
         self._again_s = ended_s + min(REST * (ended_s - began_s), LONGEST_REST_S)
+        if failure is not None:
+            raise failure
 
-    async def _found(self, alerts: Mapping[str, Alert]) -> list[Occasion]:
+    async def _found(
+        self, alerts: Mapping[str, Alert]
+    ) -> tuple[list[Occasion], TiffinError | None]:
+        """What there is to tell, and why that isn't everything."""
         wanted = {event for alert in alerts.values() for event in alert.events}
         prices, now_ns = self._sights.config().prices, self._clock.now_ns()
         found: list[Occasion] = []
+        failure: TiffinError | None = None
         if wanted & {"budget.threshold", "budget.runout"}:
-            stands = await self._sights.budgets.stand()
-            found += of_budgets(stands, now_ns, offset_of(prices))
+            try:
+                stands = await self._sights.budgets.stand()
+                found += of_budgets(stands, now_ns, offset_of(prices))
+            except TiffinError as cause:
+                failure = cause
         if "ledger.variance" in wanted and self._clock.monotonic() >= self._invoices_s:
             found += await self._variances(prices, now_ns)
             self._invoices_s = self._clock.monotonic() + INVOICES_EVERY_S
         status = self._sights.status()
         if "model.failed" in wanted and status is not None:
             found += of_models(status, now_ns)
-        return found
+        return found, failure
 
     async def _variances(self, prices: Prices, now_ns: int) -> list[Occasion]:
         """Those of the last whole month: what is invoiced later than that is seen in statements."""

@@ -7,7 +7,7 @@ from tiffin.config.schema import Config
 from tiffin.config.tenants import place_of_key
 from tiffin.control.tenants.registry import Made
 from tiffin.ledger.book import Book
-from tiffin.ports.spending import Spent
+from tiffin.ports.spending import Field, Spent
 from tiffin.types.budgets import Budget
 from tiffin.types.revisions import base_of
 
@@ -67,6 +67,15 @@ def held_in(config: Config, made: Made) -> Iterator[Held]:
         configured = config.tenants.get(tenant)
         if configured is None or project not in configured.projects:
             yield from _of(mine.budgets, tenant, project)
+
+
+def told_apart(budgets: Iterable[Held]) -> set[Field]:
+    """What has to be known of spending to count it for all of these."""
+    found: set[Field] = set()
+    for one in budgets:
+        found |= {"key"} if one.key else {"project"} if one.project else set()
+        found |= {"model"} if one.budget.models else set()
+    return found
 
 
 def by_hours(

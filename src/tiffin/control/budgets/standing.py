@@ -1,13 +1,15 @@
 """How budgets stand: what is spent and left of each, and when it may run out."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from tiffin.config.prices import Prices, offset_of, seconds_east
 from tiffin.config.schema import Config
 from tiffin.control.budgets.charged import Charged, charged_to
 from tiffin.control.budgets.forecast import AT_MOST_HOURS, Forecast, forecast, history
-from tiffin.control.budgets.held import Held, by_hours, held_in
+from tiffin.control.budgets.held import Held, by_hours, held_in, told_apart
 from tiffin.control.budgets.period import period
 from tiffin.control.tenants.registry import Made
 from tiffin.errors import Unavailable
@@ -15,8 +17,12 @@ from tiffin.ledger.book import Book
 from tiffin.ledger.segments import HOUR_NS, SECOND_NS
 from tiffin.ports.clock import Clock
 from tiffin.ports.ledger import HALF_HOUR_NS, Span
-from tiffin.ports.spending import Spending
+from tiffin.ports.spending import Spending, Spent, Times
 from tiffin.types.money import pico
+
+PAST_EVERY_S: Final = 300.0
+SETTLED_NS: Final = 2 * HOUR_NS
+"""What closed so long before this hour is only read anew every five minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,16 @@ class Stand:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was spent until a moment, of what was `wanted`; read at a monotonic moment."""
+
+    wanted: object = None
+    until_ns: int = 0
+    read_s: float = 0.0
+    rows: list[Spent] = field(default_factory=list)
+
+
 class Budgets:
     """All budgets of the configuration in force and of what was `made` through the admin API;
     `charged` is what gateways say of hard ones."""
@@ -67,20 +83,19 @@ class Budgets:
         self._made = made
         self._charged = charged
         self._clock = clock
+        self._turn = asyncio.Lock()
+        self._past = Past()
 
     async def stand(self, tenant: str = "") -> list[Stand]:
         """How those of one tenant stand, or of all; raises `Unavailable`."""
         config = self._config()
-        everybodys = held_in(config, self._made())
+        everybodys = list(held_in(config, self._made()))
         held = [one for one in everybodys if tenant in ("", one.tenant)]
         if not held:
             return []
         now_ns = self._clock.now_ns()
-        offset_ns = seconds_east(config.prices) * SECOND_NS
-        span = _looked_at(held, config.prices, now_ns)
-        spent = await self._spending.by_hour(
-            span, {one.tenant for one in held}, offset_ns=offset_ns
-        )
+        async with self._turn:
+            spent = await self._spent(everybodys, config.prices, now_ns)
         try:
             hours = by_hours(held, spent, Book(config.prices))
         except ValueError as cause:
@@ -90,6 +105,21 @@ class Budgets:
             stand_of(one, hours[one.place], charged_to(one, charged), config.prices, now_ns)
             for one in held
         ]
+
+    async def _spent(self, held: Sequence[Held], prices: Prices, now_ns: int) -> list[Spent]:
+        """What was spent of all budgets: what is long over is read now and then, the rest anew."""
+        times = _looked_at(held, prices, now_ns)
+        tenants, fields = frozenset(one.tenant for one in held), frozenset(told_apart(held))
+        wanted = (times.span.since_ns, times.hourly_ns, times.offset_ns, tenants, fields)
+        past, now_s = self._past, self._clock.monotonic()
+        if past.wanted != wanted or not 0 <= now_s - past.read_s < PAST_EVERY_S:
+            hour = (now_ns + times.offset_ns) // HOUR_NS * HOUR_NS - times.offset_ns
+            until_ns = max(times.span.since_ns, hour - SETTLED_NS)
+            earlier = times._replace(span=Span(times.span.since_ns, until_ns))
+            rows = await self._spending.by_hour(earlier, tenants, fields)
+            past = self._past = Past(wanted, until_ns, now_s, rows)
+        recent = times._replace(span=Span(past.until_ns, times.span.until_ns))
+        return past.rows + await self._spending.by_hour(recent, tenants, fields)
 
 
 def stand_of(
@@ -113,10 +143,10 @@ def stand_of(
     )
 
 
-def _looked_at(held: Sequence[Held], prices: Prices, now_ns: int) -> Span:
-    """From the earliest hour that matters to the end of this one."""
+def _looked_at(held: Sequence[Held], prices: Prices, now_ns: int) -> Times:
+    """From the earliest day that matters until now, by hours where the forecast wants them."""
     zone = offset_of(prices)
     begins = (period(per, now_ns, zone).since_ns for per in {one.budget.per for one in held})
-    earliest = now_ns - (AT_MOST_HOURS + 1) * HOUR_NS
-    since = min(earliest, *begins) // HALF_HOUR_NS * HALF_HOUR_NS
-    return Span(since, -(-now_ns // HALF_HOUR_NS) * HALF_HOUR_NS)
+    hourly = period("day", now_ns - (AT_MOST_HOURS + 1) * HOUR_NS, zone).since_ns
+    span = Span(min(hourly, *begins), -(-now_ns // HALF_HOUR_NS) * HALF_HOUR_NS)
+    return Times(span, hourly, seconds_east(prices) * SECOND_NS)

@@ -51,7 +51,7 @@ def brought(
     async def main() -> tuple[FakeWebhooks, Outbox]:
         meter = Meter("control", "")
         outbox, webhooks = Outbox(path / "alerts.json", meter), FakeWebhooks(answer)
-        outbox.put([message(name, number) for number, name in enumerate(to)], {}, 0)
+        outbox.put([message(name, number) for number, name in enumerate(to)], {})
         courier = Courier(outbox, webhooks, lambda: RECEIVERS, LoopClock(), meter)
         running = asyncio.create_task(courier.run())
         await asyncio.sleep(seconds)
@@ -97,7 +97,7 @@ def test_a_message_that_isnt_taken_holds_up_no_other(tmp_path: Path) -> None:
 def test_nothing_is_sent_or_dropped_without_a_configuration(tmp_path: Path) -> None:
     async def main() -> Outbox:
         outbox = Outbox(tmp_path / "alerts.json", Meter("control", ""))
-        outbox.put([message("ops")], {}, 0)
+        outbox.put([message("ops")], {})
         webhooks = FakeWebhooks(lambda host, n: 204)
         courier = Courier(outbox, webhooks, lambda: None, LoopClock(), Meter("control", ""))
         running = asyncio.create_task(courier.run())

@@ -50,5 +50,5 @@ def test_everything_that_happened_is_told(first: list[str], again: list[str]) ->
 
 
 def test_old_marks_are_let_go() -> None:
-    marks = marked(marked({}, "old", 1, "x"), "new", 5, "x")
-    assert set(without_old(marks, 5)) == {"new"}
+    marks = marked(marked(marked({}, "old", 1, "x"), "new", 5, "x"), "so still", 1, "x")
+    assert set(without_old(marks, 5, {"so still"})) == {"new", "so still"}

@@ -25,7 +25,7 @@ def opened(path: Path) -> Outbox:
 
 def test_the_next_life_finds_what_waits_and_what_was_told(tmp_path: Path) -> None:
     first = opened(tmp_path)
-    first.put([message(1), message(2)], MARKS, 10)
+    first.put([message(1), message(2)], MARKS)
     first.strike(message(1))
     second = opened(tmp_path)
     assert second.waiting == (message(2),)
@@ -35,7 +35,7 @@ def test_the_next_life_finds_what_waits_and_what_was_told(tmp_path: Path) -> Non
 
 def test_of_too_many_the_oldest_go(tmp_path: Path) -> None:
     outbox = opened(tmp_path)
-    outbox.put([message(number) for number in range(MOST + 2)], {}, 10)
+    outbox.put([message(number) for number in range(MOST + 2)], {})
     assert len(outbox.waiting) == MOST
     assert outbox.waiting[0] == message(2)
 
@@ -43,7 +43,7 @@ def test_of_too_many_the_oldest_go(tmp_path: Path) -> None:
 def test_what_is_too_old_or_for_nobody_goes(tmp_path: Path) -> None:
     outbox = opened(tmp_path)
     now = KEEP_MESSAGES_NS + 20
-    outbox.put([message(1), message(2, now), message(3, now, "gone")], {}, now)
+    outbox.put([message(1), message(2, now), message(3, now, "gone")], {})
     outbox.tidy(["ops"], now)
     assert outbox.waiting == (message(2, now),)
 
@@ -57,12 +57,12 @@ def test_what_cant_be_kept_isnt_there(tmp_path: Path, monkeypatch: pytest.Monkey
 
         patch.setattr(module, "replace_file", full)
         with pytest.raises(Unavailable, match="can't be kept"):
-            outbox.put([message(1)], MARKS, 10)
+            outbox.put([message(1)], MARKS)
     assert (outbox.waiting, outbox.told) == ((), {})
 
 
 def test_a_file_that_makes_no_sense_is_begun_anew(tmp_path: Path) -> None:
     (tmp_path / "alerts.json").write_text("not JSON")
     outbox = opened(tmp_path)
-    outbox.put([message(1)], {}, 10)
+    outbox.put([message(1)], {})
     assert opened(tmp_path).waiting == (message(1),)

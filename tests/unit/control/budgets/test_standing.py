@@ -11,13 +11,13 @@ from tiffin.config.prices import offset_of
 from tiffin.control.budgets.charged import Charged, charged_in
 from tiffin.control.budgets.held import Held, held_in
 from tiffin.control.budgets.period import period
-from tiffin.control.budgets.standing import Budgets, Stand
+from tiffin.control.budgets.standing import PAST_EVERY_S, Budgets, Stand
 from tiffin.control.budgets.told import view_of
 from tiffin.control.tenants.registry import Made
 from tiffin.errors import Unavailable
 from tiffin.ledger.segments import DAY_NS, HOUR_NS
 from tiffin.ports.ledger import Span
-from tiffin.ports.spending import Spent
+from tiffin.ports.spending import Field, Spent, Times
 from tiffin.testing.clock import FakeClock
 from tiffin.types.budgets import Budget, rule_of
 from tiffin.types.keyring import MadeProject, MadeTenant
@@ -66,10 +66,14 @@ class FakeSpending:
 
     def __init__(self, *rows: Spent) -> None:
         self.rows = rows
+        self.read: list[Span] = []
 
     async def by_hour(
-        self, span: Span, tenants: Collection[str], *, offset_ns: int = 0
+        self, times: Times, tenants: Collection[str], fields: Collection[Field]
     ) -> list[Spent]:
+        span = times.span
+        self.read.append(span)
+        assert set(fields) == {"project", "key", "model"}
         inside = (one for one in self.rows if span.since_ns <= one.hour_ns < span.until_ns)
         return [one for one in inside if one.tenant in tenants]
 
@@ -134,6 +138,25 @@ async def test_a_forecast_is_made_of_whole_hours() -> None:
     one = (await stands(*rows))["echo"]
     assert (one.spent_pico, one.hours) == (20 * PICO, 20)
     assert (one.forecast.expected_ns - NOW_NS) / HOUR_NS == pytest.approx(20)
+
+
+async def test_what_is_long_over_is_read_now_and_then() -> None:
+    clock = FakeClock(at_ns=NOW_NS)
+    spending = FakeSpending(spent(1, THIS_HOUR - 9 * DAY_NS), spent(2, THIS_HOUR))
+    budgets = Budgets(spending, lambda: config, Made, dict, clock)
+
+    async def all_of_it() -> tuple[int, int]:
+        spending.read.clear()
+        [whole, *_] = await budgets.stand()
+        return whole.spent_pico // PICO, len(spending.read)
+
+    assert await all_of_it() == (3, 2)
+    clock.advance(PAST_EVERY_S - 1)
+    spending.rows += (spent(4, THIS_HOUR - 5 * DAY_NS), spent(8, THIS_HOUR))
+    assert await all_of_it() == (11, 1)
+    clock.advance(1)
+    assert await all_of_it() == (15, 2)
+    assert spending.read[0].until_ns == spending.read[1].since_ns
 
 
 async def test_a_currency_without_a_rate_is_told() -> None:
