@@ -74,7 +74,7 @@ def vault_rewrap(config: ConfigFile = None, data: DataFolder = None) -> None:
     """
     with _keyring(config, data) as keys:
         count, master = keys.rewrap(), keys.master()
-    print(f"{count} keys were wrapped by the master key {master}, all the others are already")
+    print(f"{count} keys were wrapped anew; all are wrapped by the master key {master} now")
 
 
 @vault.command("erase")

@@ -90,7 +90,8 @@ class EnvelopeVault:
             return known
         mark = self._keyring.mark(tenant)
         if known is None or known.mark != mark:
-            known = Known(self._keyring.keys(tenant) if mark else [], mark, now_s)
+            before = known.keys if known is not None else ()
+            known = Known(self._keyring.keys(tenant, before) if mark else [], mark, now_s)
         known.looked_s = now_s
         self._known[tenant] = known
         self._known.move_to_end(tenant)

@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -68,11 +68,13 @@ class Keyring:
         except FileNotFoundError:
             return 0
 
-    def keys(self, tenant: str) -> list[DataKey]:
-        """The tenant's keys, the newest last."""
+    def keys(self, tenant: str, known: Sequence[DataKey] = ()) -> list[DataKey]:
+        """The tenant's keys, the newest last. Those that are `known` aren't unwrapped again: so by
+        which master key they are wrapped now doesn't matter."""
+        have = {key.id.hex(): key for key in known}
         with _failures(tenant):
             found = [self._read(path) for path in self._files(self._of(tenant))]
-            return [self._unwrapped(wrapped) for wrapped in found]
+            return [have.get(wrapped.id) or self._unwrapped(wrapped) for wrapped in found]
 
     def rotate(self, tenant: str) -> DataKey:
         """Give the tenant a new key, which is used from now on."""
@@ -140,7 +142,7 @@ class Keyring:
         if master is None:
             raise Unavailable(
                 f"a key of the tenant '{wrapped.tenant}' is wrapped with the master key"
-                f" {wrapped.master}, which isn't here; name it as 'server.vault.previous_file'"
+                f" {wrapped.master}, which isn't here; name it in [server.vault.previous]"
             )
         nonce, rest = wrapped.wrapped[:NONCE_BYTES], wrapped.wrapped[NONCE_BYTES:]
         return AESGCM(master.key).decrypt(nonce, rest, _about(wrapped.tenant, wrapped.id))

@@ -130,6 +130,23 @@ def test_a_process_that_runs_finds_a_new_master_key_when_it_needs_it(safe: Safe)
     assert vault.open(label, sealed) == SECRET
 
 
+def test_a_process_that_runs_reads_on_when_keys_are_wrapped_by_a_master_key_it_doesnt_know(
+    safe: Safe,
+) -> None:
+    vault = safe.vault()
+    sealed = vault.seal(LABEL, SECRET)
+    other = Safe(safe.folder)
+    other.masters += safe.masters
+    assert other.keyring().rewrap() == 1
+    safe.clock.advance(LOOK_EVERY_S)
+    vault.prepare("acme")
+    assert vault.open(LABEL, sealed) == vault.open(LABEL, vault.seal(LABEL, SECRET)) == SECRET
+    other.keyring().erase("acme")
+    safe.clock.advance(LOOK_EVERY_S)
+    with pytest.raises(NotFound):
+        vault.open(LABEL, sealed)
+
+
 def test_an_erased_tenants_content_is_gone_and_it_can_begin_again(safe: Safe) -> None:
     vault, kept = safe.vault(), Label("b", "p", "i")
     sealed, other = vault.seal(LABEL, SECRET), vault.seal(kept, SECRET)
