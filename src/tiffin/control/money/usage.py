@@ -13,7 +13,7 @@ from tiffin.errors import SchemaViolation, Unavailable
 from tiffin.ledger.book import Book
 from tiffin.ledger.segments import SECOND_NS
 from tiffin.ports.clock import Clock
-from tiffin.ports.ledger import Ledger, Sum
+from tiffin.ports.ledger import FIELDS, Ledger, Sum
 
 GROUPS: Final = ("tenant", "project", "key", "model", "day")
 MAX_ROWS: Final = 10_000
@@ -97,7 +97,8 @@ class UsageBook:
             )
         span = asked_span(ask.since, ask.until, book, self._clock.now_ns())
         offset_ns = seconds_east(prices) * SECOND_NS
-        sums = await self._ledger.sums(span, daily="day" in by, offset_ns=offset_ns)
+        fields = {*by, *(name for name in FIELDS if getattr(ask, name, ""))}
+        sums = await self._ledger.sums(span, fields=fields, daily="day" in by, offset_ns=offset_ns)
         wanted = [one for one in sums if _is_wanted(one, ask)]
         try:
             rows = await asyncio.to_thread(rows_of, wanted, by, book, span.since_ns)
