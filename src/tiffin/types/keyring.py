@@ -6,7 +6,7 @@ The first line is a `Head`. After it come `lines` lines that say all that there 
 `serial` goes on behind those bytes. No line holds a key: secrets are there as sha256 alone.
 """
 
-from typing import Literal
+from typing import Literal, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -18,6 +18,8 @@ FORMAT = 1
 MAX_LINE_BYTES = 262_144
 
 Done = Literal["tenant", "project", "drop_project", "secret", "drop_secret"]
+
+T = TypeVar("T")
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -110,7 +112,7 @@ def spelled(value: Head | Line) -> bytes:
 
 def read_head(line: bytes) -> Head:
     """The first line without its newline; raises `Damaged`."""
-    head: Head = _read(line, _head)
+    head = _read(line, _head)
     if head.ring > FORMAT:
         raise Damaged(f"its format {head.ring} is of a newer Tiffin")
     return head
@@ -118,19 +120,15 @@ def read_head(line: bytes) -> Head:
 
 def read_line(line: bytes) -> Line:
     """Any other line without its newline; raises `Damaged`."""
-    found: Line = _read(line, _line)
-    return found
+    return _read(line, _line)
 
 
 def hear(line: bytes) -> Heard:
     """What a gateway needs of it; raises `Damaged`."""
-    found: Heard = _read(line, _heard)
-    return found
+    return _read(line, _heard)
 
 
-def _read(
-    line: bytes, decoder: "msgspec.json.Decoder[Head | Line | Heard]"
-) -> "Head | Line | Heard":
+def _read(line: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     text = line[9:]
     if line[:9] != b"%08x " % crc32(text):
         raise Damaged("a line doesn't have its checksum")

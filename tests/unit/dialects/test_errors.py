@@ -34,7 +34,7 @@ from tiffin.errors import (
 )
 
 STATUSES = {
-    Code.INVALID_ARGUMENT: {400, 405, 408, 413},
+    Code.INVALID_ARGUMENT: {400, 405, 408, 413, 422},
     Code.UNAUTHENTICATED: {401},
     Code.PERMISSION_DENIED: {403},
     Code.RESOURCE_EXHAUSTED: {429},
