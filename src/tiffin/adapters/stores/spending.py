@@ -38,9 +38,9 @@ class SqliteSpending:
 
         def read(db: Connection) -> list[Spent]:
             return [
-                Spent(began * HALF_HOUR_NS, *row[:-2], cost_pico=row[-2] * PICO + row[-1])
+                Spent._make((began * HALF_HOUR_NS, *told, units * PICO + pico))
                 for began, first, last in _stretches(times)
-                for row in db.execute(text, (first, last, names))
+                for *told, units, pico in db.execute(text, (first, last, names))
             ]
 
         return await self._thread.run(read)

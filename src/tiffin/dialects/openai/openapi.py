@@ -23,8 +23,8 @@ DESCRIPTION = """\
 OpenAI's interface, served by your own models. What a model can't honour is refused by the \
 parameter's name; parameters that only some remote models honour are not listed here. \
 A request may be refused for reasons that no schema can tell (an unknown model, too long a prompt, \
-a limit), always with the `Error` object. A request with the header `Idempotency-Key` is done once: \
-its answer is given again for a day."""
+a limit), always with the `Error` object. A request with the header `Idempotency-Key` is done \
+once: its answer is given again for a day."""
 
 
 def document() -> bytes:
