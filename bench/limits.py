@@ -158,7 +158,7 @@ def memory(users: int, requests: int) -> None:
         desk.pass_through(account, requests, users)
         after = resident_mb()
         print(f"{users} end users with two limits each: {met - before:.0f} MB;")
-        print(f"  after {requests} requests more: {after - before:.0f} MB")
+        print(f"  {requests} requests later: {after - met:+.1f} MB")
 
 
 def resident_mb() -> float:
