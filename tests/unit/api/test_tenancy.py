@@ -416,6 +416,17 @@ async def test_what_the_keyring_doesn_t_take_isn_t_done_and_the_log_says_so(site
     assert site.whose(secret)
 
 
+async def test_what_no_gateway_could_read_isn_t_made(site: Site) -> None:
+    model = next(iter(site.office.config.models))
+    rule = {"of": "requests", "per": "minute", "amount": 9, "models": [model] * 60_000}
+    status, answer = await site.ask("POST", T, name="acme", limits={"rules": [rule]})
+    assert (status, "more than 262144 bytes" in answer["error"]["message"]) == (400, True)
+    assert (await site.ask("GET", f"{T}/acme"))[0] == 404
+    await acme(site)
+    secret = (await site.done("POST", f"{T}/acme/keys", name="web"))["secret"]
+    assert site.whose(secret)
+
+
 async def test_lists_are_given_in_pages(site: Site) -> None:
     await acme(site)
     for name in ("c", "a", "b"):

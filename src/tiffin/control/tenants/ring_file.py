@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from tiffin.control.durable import replace_durably
-from tiffin.errors import Unavailable
+from tiffin.errors import SchemaViolation, Unavailable
 from tiffin.telemetry import log
 from tiffin.types.ids import new_id
-from tiffin.types.keyring import Damaged, Head, Line, read_head, read_line, spelled
+from tiffin.types.keyring import MAX_LINE_BYTES, Damaged, Head, Line, read_head, read_line, spelled
 
 SPARE_LINES = 2_000
 """Lines of the past that a file may have beside as many as there are things."""
@@ -46,7 +46,10 @@ class RingFile:
             log.error("keyring unreadable", reason=self.fault)
 
     def append(self, lines: Iterable[Line]) -> None:
-        """Write changes, numbered; raises `Unavailable`, and none of them is there then."""
+        """Write changes, numbered; raises `Unavailable`, and none of them is there then.
+
+        One that is longer than anybody reads is a `SchemaViolation`.
+        """
         if self.fault:
             raise Unavailable(self.fault)
         if self._doubtful or not self._epoch:
@@ -54,8 +57,13 @@ class RingFile:
         numbered = [
             msgspec.structs.replace(line, n=self._serial + 1 + at) for at, line in enumerate(lines)
         ]
+        content = [spelled(line) for line in numbered]
+        if max(map(len, content), default=0) > MAX_LINE_BYTES:
+            raise SchemaViolation(
+                f"that is more than {MAX_LINE_BYTES} bytes; have fewer limits, budgets or models"
+            )
         try:
-            self._write(b"".join(map(spelled, numbered)))
+            self._write(b"".join(content))
         except OSError as cause:
             # Somebody may have read what was there for a moment; the next file begins anew.
             self._doubtful = True
