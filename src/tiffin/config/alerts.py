@@ -22,7 +22,7 @@ EVERYTHING: tuple[EventName, ...] = (
 class Alert(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[alerts.NAME]`: exactly one of `key_env`, `key_file`, `key_command` signs what is sent.
 
-    `events` are what `url` is told of; of budgets only those of `tenants`, where any are named.
+    `events` are what `url` is told of; where `tenants` are named, only of budgets of theirs.
     A budget that may run out within `runout_days`, an invoice that differs from the prices by more
     than `variance_percent`, a model that has failed for `failed_after_s`: nothing less is told.
     """

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tiffin.config.alerts import Alert
@@ -25,7 +25,7 @@ class Receiver:
     """An alert, and the key that its messages are signed with."""
 
     alert: Alert
-    key: str
+    key: str = field(repr=False)
 
 
 @dataclass(slots=True)

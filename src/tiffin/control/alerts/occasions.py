@@ -25,7 +25,7 @@ FAILED = frozenset({State.FAILED, State.REFUSED})
 class Occasion(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is so since `since_ns` (UTC), told once: `what` of a `subject`.
 
-    `measure` is what the alert's own bound of it is held against; a tenant's belongs to `tenant`.
+    `measure` is what the alert's own bound of it is held against. What is nobody's has no `tenant`.
     """
 
     event: EventName
@@ -177,10 +177,8 @@ def wants(alert: Alert, occasion: Occasion) -> bool:
     """Whether an alert is told of something like this."""
     if occasion.event not in alert.events:
         return False
-    match occasion.event:
-        case "budget.threshold" | "budget.runout" if alert.tenants:
-            if occasion.tenant not in alert.tenants:
-                return False
+    if alert.tenants and occasion.tenant not in alert.tenants:
+        return False
     match occasion.event:
         case "budget.runout":
             return occasion.measure <= alert.runout_days

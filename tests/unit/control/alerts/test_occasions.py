@@ -128,4 +128,5 @@ def test_models_that_failed_for_long_are_told() -> None:
     status = Status(pid=1, address="", started_ns=1, processes=(failed, ready))
     occasions = list(of_models(status, NOW_NS))
     assert len(told(occasions, a=alert(failed_after_s=400))[0]) == 1
+    assert told(occasions, mine=alert(tenants=("acme",)))[0] == []
     assert told(occasions, a=alert(failed_after_s=401))[0] == []
