@@ -1,6 +1,7 @@
 """What two configurations have that the other hasn't, setting by setting, as it may be shown."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import cache
 from typing import Any, Literal
 
@@ -101,7 +102,7 @@ def tighter(before: Leaves, after: Leaves) -> list[str]:
     found = [
         path for path, now in after.items() if path in before and _tighter(path, before[path], now)
     ]
-    return found + _gone_keys(before, after)
+    return [*found, *_harder_budgets(before, after), *_gone_keys(before, after)]
 
 
 def _differences(before: Leaves, after: Leaves) -> Iterator[Change]:
@@ -174,6 +175,21 @@ def _bites(rule: Rule, before: tuple[Rule, ...]) -> bool:
         one.amount <= rule.amount and msgspec.structs.replace(one, amount=1, burst=0) == alike
         for one in before
     )
+
+
+def _harder_budgets(before: Leaves, after: Leaves) -> Iterator[str]:
+    """Hard budgets of who was there that weren't hard, or had more money."""
+    for path, hard in after.items():
+        section, _, name = path.rpartition(".")
+        holder, _, budget = section.partition(".budgets.")
+        if not (name == "hard" and hard and budget):
+            continue
+        amount = f"{section}.amount"
+        if before.get(path):
+            if Decimal(after[amount]) < Decimal(before[amount]):
+                yield amount
+        elif any(one == holder or one.startswith(f"{holder}.") for one in before):
+            yield path
 
 
 def _gone_keys(before: Leaves, after: Leaves) -> list[str]:

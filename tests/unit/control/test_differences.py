@@ -10,6 +10,8 @@ from tiffin.control.differences import Change, Leaves, compared, differences, ti
 
 TENANT = "[tenants.a.limits]\n"
 RATE = "requests_per_minute = 9\n"
+PRICED = "[[prices.machines]]\nname = 'n'\nhourly = '3'\nsince = '2026-01-01'\n"
+SOFT = PRICED + "[tenants.a.budgets.b]\namount = '5'\n"
 KEY = "[tenants.a.keys.k]\nkey_sha256 = '" + 64 * "0" + "'\n"
 
 
@@ -87,14 +89,26 @@ def test_limits_are_told_as_in_a_file() -> None:
             TENANT + 'rules = [{ of = "tokens", amount = 4, per = "day" }]\n',
             "tenants.a.limits.rules",
         ),
+        (SOFT, SOFT + "hard = true\n", "tenants.a.budgets.b.hard"),
+        (PRICED + KEY, SOFT + "hard = true\n" + KEY, "tenants.a.budgets.b.hard"),
+        (
+            SOFT + "hard = true\n",
+            SOFT.replace("5", "4.5") + "hard = true\n",
+            "tenants.a.budgets.b.amount",
+        ),
     ],
-    ids=["server", "first", "less", "scope", "gone", "rule"],
+    ids=["server", "first", "less", "scope", "gone", "rule", "hard", "new", "amount"],
 )
 def test_what_lets_less_through_is_tighter_and_the_way_back_is_not(
     before: str, after: str, path: str
 ) -> None:
     assert bounds(before, after) == [path]
     assert bounds(after, before) == []
+
+
+def test_a_budget_that_refuses_nothing_is_not_tighter() -> None:
+    assert bounds(PRICED + KEY, SOFT + KEY) == []
+    assert bounds(PRICED, SOFT + "hard = true\n") == []  # of nobody who was there
 
 
 def test_a_shadow_is_not_tighter() -> None:
