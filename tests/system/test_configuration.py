@@ -30,6 +30,11 @@ def tiffin(server: Server, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def until_operated(server: Server) -> None:
+    """Wait until it can be told what to do, which is a moment after it answers."""
+    until(lambda: server.http.get("/admin/v1/status").status_code == 200)
+
+
 def models_of(server: Server) -> list[str]:
     """What clients can ask for; nothing while the gateway begins."""
     reply = server.http.get("/v1/models")
@@ -39,6 +44,7 @@ def models_of(server: Server) -> list[str]:
 
 def test_a_change_is_shown_before_it_is_made_and_taken_back(serve: Serve, tmp_path: Path) -> None:
     server = serve(ONE)
+    until_operated(server)
     server.until_answers("one")
     wanted = tmp_path / "wanted.toml"
     wanted.write_text(server.config.read_text().replace(ONE, TWO))
@@ -79,6 +85,7 @@ def test_a_change_is_shown_before_it_is_made_and_taken_back(serve: Serve, tmp_pa
 
 def test_what_cannot_be_taken_is_refused_by_a_dry_run_too(serve: Serve, tmp_path: Path) -> None:
     server = serve(ONE)
+    until_operated(server)
     wanted = tmp_path / "wanted.toml"
     failing = '\n[tenants.b.keys.k]\nkey_command = ["/bin/false", "secret-argument"]\n'
     wanted.write_text(server.config.read_text() + failing)
@@ -174,6 +181,7 @@ def test_nobody_else_can_read_or_reach_what_lies_in_the_data_folder(
     server = make_server(ONE + remote(upstream, key) + section(authority.sign("server")))
     server.http = client_of(authority)
     server.start().until_answers("one")
+    until_operated(server)
     server.http.post("/admin/v1/config", content=server.config.read_bytes()).raise_for_status()
     assert tiffin(server, "models", "unload", "one").returncode == 0
     until(lambda: server.accounts())

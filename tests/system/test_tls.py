@@ -54,7 +54,9 @@ def started(
 ) -> Server:
     server: Server = make_server(ECHO + text)
     server.http = client_of(authority, own=own)
-    return server.start()
+    server.start().until_answers("m")
+    until(lambda: server.http.get("/admin/v1/status").status_code == 200)
+    return server
 
 
 def tiffin(*words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -117,7 +119,6 @@ def test_openai_clients_and_the_terminal_talk_over_tls(
     make_server: Serve, authority: Authority
 ) -> None:
     server = started(make_server, authority, section(authority.sign("server")))
-    server.until_answers("m")
     assert server.status().address.startswith("https://")
     trust = ssl.create_default_context(cafile=str(authority.path))
     with openai.DefaultHttpxClient(verify=trust) as http:
@@ -166,7 +167,6 @@ def test_only_clients_with_a_certificate_of_the_authority_are_let_in(
     own = clients.sign("alice")
     text = section(authority.sign("server"), required(clients))
     server = started(make_server, authority, text, own)
-    server.until_answers("m")
     for stranger in (None, authority.sign("mallory")):
         with client_of(authority, server, stranger) as http, pytest.raises(httpx.TransportError):
             http.get("/livez")
@@ -183,7 +183,6 @@ def test_a_renewed_certificate_is_shown_and_nobody_loses_an_answer(
 ) -> None:
     signed = authority.sign("server")
     server = started(make_server, authority, section(signed))
-    server.until_answers("m")
     with traffic(server, authority) as answers:
         for _ in range(3):
             authority.renew(signed)
@@ -209,7 +208,6 @@ def test_who_is_let_in_changes_with_the_authority(
     server = started(
         make_server, authority, section(authority.sign("server"), required(old)), alice
     )
-    server.until_answers("m")
     kept = client_of(authority, server, alice)
     assert kept.get("/livez").status_code == 200
     fresh = tmp_path / "fresh.pem"
@@ -260,7 +258,6 @@ def test_upgrades_keep_tls(make_server: Serve, authority: Authority, tmp_path: P
     own = clients.sign("alice")
     text = section(authority.sign("server"), required(clients))
     server = started(make_server, authority, text, own)
-    server.until_answers("m")
     with traffic(server, authority, own) as answers:
         done = tiffin("upgrade", "--data", str(server.folder.root))
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{server.explain()}"
