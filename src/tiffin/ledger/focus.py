@@ -6,16 +6,17 @@ https://focus.finops.org: `BilledCost`, `BillingCurrency`, `ChargePeriodStart`, 
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from tiffin.ledger.segments import moment
+from tiffin.ledger.segments import FOREVER_NS, moment
 from tiffin.ports.ledger import InvoiceLine
 from tiffin.types.money import PICO
 
 COLUMNS: Final = ("BilledCost", "BillingCurrency", "ChargePeriodStart", "ChargePeriodEnd")
+_MORE: Final = ("ServiceCategory", "ServiceName")
 MAX_LINES: Final = 1_000_000
 _KINDS: Final = {
     "AI and Machine Learning": "models",
@@ -34,11 +35,20 @@ def read_invoice(text: str) -> list[InvoiceLine]:
 
     A service of a category that isn't one of a bill's kinds is `platform`.
     """
-    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
+    # Strict, as a quote that nothing closes would swallow every line after it.
+    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        _check_columns(reader.fieldnames or ())
+        return list(_lines(reader))
+    except csv.Error as cause:
+        raise ValueError(f"no CSV after line {reader.line_num}: {cause}") from cause
+
+
+def _check_columns(names: Sequence[str]) -> None:
+    if missing := [name for name in COLUMNS if name not in names]:
         raise ValueError(f"no FOCUS invoice: the columns {', '.join(missing)} are missing")
-    return list(_lines(reader))
+    if twice := [name for name in (*COLUMNS, *_MORE) if names.count(name) > 1]:
+        raise ValueError(f"no FOCUS invoice: the column {twice[0]} is there twice")
 
 
 def _lines(reader: "csv.DictReader[str]") -> Iterator[InvoiceLine]:
@@ -54,6 +64,8 @@ def _lines(reader: "csv.DictReader[str]") -> Iterator[InvoiceLine]:
 
 
 def _line(row: dict[str, str]) -> InvoiceLine:
+    if None in row:
+        raise ValueError("more values than columns; one with a comma needs quotes around it")
     currency = (row["BillingCurrency"] or "").strip()
     if not (len(currency) == 3 and currency.isascii() and currency.isupper()):
         raise ValueError(f"BillingCurrency is '{currency[:20]}', expected one such as INR")
@@ -87,4 +99,7 @@ def _moment(text: str | None, name: str) -> int:
         told = datetime.fromisoformat((text or "").strip())
     except ValueError:
         raise ValueError(f"{name} is '{(text or '')[:30]}', expected a date") from None
-    return moment(told if told.tzinfo else told.replace(tzinfo=UTC))
+    at_ns = moment(told if told.tzinfo else told.replace(tzinfo=UTC))
+    if not 0 <= at_ns < FOREVER_NS:
+        raise ValueError(f"{name} is '{(text or '')[:30]}', expected a date from 1970 to 2115")
+    return at_ns

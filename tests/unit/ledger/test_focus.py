@@ -34,6 +34,15 @@ def test_credits_are_below_nothing_and_long_amounts_are_rounded() -> None:
         pytest.param(HEAD + LINE.replace("05-01T", "May"), "expected a date", id="date"),
         pytest.param(HEAD + LINE.replace("2026-05", "2026-03"), "is before", id="backwards"),
         pytest.param(HEAD + "12.5\n", "line 2: ", id="short line"),
+        pytest.param(HEAD + LINE.strip() + ",more\n", "more values than columns", id="long line"),
+        pytest.param("BilledCost," + HEAD + "1," + LINE, "BilledCost is there twice", id="twice"),
+        pytest.param(HEAD + LINE.replace("2026-05", "9999-05"), "1970 to 2115", id="far away"),
+        pytest.param(HEAD + LINE.replace("2026-04", "0001-04"), "1970 to 2115", id="long ago"),
+        pytest.param(
+            HEAD + LINE.replace("EC2", "x" * 140_000), "no CSV after line 1", id="long value"
+        ),
+        pytest.param(HEAD + LINE.replace("EC2", "E\rC"), "line 3: ", id="odd line end"),
+        pytest.param(HEAD + LINE.replace("EC2", '"EC2') + LINE, "no CSV after", id="open quote"),
     ],
 )
 def test_what_is_none_is_refused(text: str, said: str) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from tiffin.config.prices import moment_ns
 from tiffin.errors import SchemaViolation
 from tiffin.ledger.book import Book
-from tiffin.ledger.segments import moment
+from tiffin.ledger.segments import FOREVER_NS, moment
 from tiffin.ports.ledger import HALF_HOUR_NS, Span
 
 
@@ -26,7 +26,8 @@ def asked_span(since: str, until: str, book: Book, now_ns: int) -> Span:
 
 def _asked(text: str, name: str, book: Book) -> int:
     try:
-        return moment_ns(text, book.zone)
+        # No earlier than there can be anything, nor later than a ledger can say.
+        return min(max(moment_ns(text, book.zone), 0), FOREVER_NS)
     except ValueError:
         raise SchemaViolation(
             f"'{name}' is a day such as 2026-04-01, or a moment with its offset", param=name

@@ -89,6 +89,13 @@ async def test_days_of_two_periods_are_the_days_of_both(bureau: Bureau) -> None:
     assert whole.total_pico == sum(part.total_pico for part in parts)
 
 
+async def test_moments_that_no_ledger_can_say_are_the_nearest_that_it_can(bureau: Bureau) -> None:
+    page = await bureau.statements.page(Ask(since="0001-01-01", until="9999-12-31"))
+    assert (page.since, page.total) == ("1970-01-01T00:00:00+00:00", "1728")
+    with pytest.raises(SchemaViolation, match="later than 'since'"):
+        await bureau.statements.page(Ask(since="1600-01-01", until="1700-01-01"))
+
+
 async def test_grants_before_the_period_have_paid_already(bureau: Bureau) -> None:
     bureau.prices = Prices(
         machines=[NODE], credits=[Credit(name="grant", amount="1000", since="2026-01-01")]
