@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -138,6 +139,22 @@ def test_a_tenant_s_admin_has_their_tenant_and_nothing_else(office: Office) -> N
     own = office.done("GET", "/admin/v1/accounts", looker)["data"]
     assert {one["tenant"] for one in own} == {"acme"}
     assert office.ask("GET", "/admin/v1/accounts?tenant=tests", looker).status_code == 404
+
+
+def test_a_key_that_is_revoked_while_its_request_comes_changes_nothing(office: Office) -> None:
+    boss = office.key("slow", role="tenant-admin", models=["echo"])
+
+    def slowly() -> Iterator[bytes]:
+        yield b'{"name":'
+        office.done("DELETE", f"{T}/acme/keys/slow")
+        office.until_status(boss, 401)
+        yield b'"late"}'
+
+    answer = office.server.http.post(
+        f"{T}/acme/keys", content=slowly(), headers={"authorization": f"Bearer {boss}"}
+    )
+    assert answer.status_code == 401
+    assert office.ask("GET", f"{T}/acme/keys/late").status_code == 404
 
 
 def test_keys_hold_while_control_is_down_and_after_a_new_start(office: Office) -> None:

@@ -27,6 +27,7 @@ from tiffin.control.office import Switched
 from tiffin.control.preview import Preview
 from tiffin.control.report import Report
 from tiffin.control.standing import LimitsPage
+from tiffin.dialects.faults import violation
 from tiffin.dialects.openai.errors import error_response
 from tiffin.dialects.reader import Reader
 from tiffin.errors import (
@@ -270,7 +271,10 @@ def query_of(text: bytes) -> Query:
         value = given.get(name, "1")
         if not (value.isascii() and value.isdecimal() and least <= int(value[:20]) <= most):
             raise SchemaViolation(f"'{name}' is a number from {least} to {most}", param=name)
-    return msgspec.convert(given, Query, strict=False)
+    try:
+        return msgspec.convert(given, Query, strict=False)
+    except msgspec.ValidationError as cause:
+        raise violation(cause, Query) from cause
 
 
 def _wanted(body: bytes) -> Wanted:

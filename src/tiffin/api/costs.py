@@ -10,7 +10,8 @@ import msgspec
 from tiffin.api.admin_openapi import Endpoint, Told
 from tiffin.control.money.statements import Ask, Statements, Taken
 from tiffin.control.money.told import Rate, StatementPage
-from tiffin.errors import MalformedBody, SchemaViolation, UnknownParameter
+from tiffin.dialects.faults import violation
+from tiffin.errors import MalformedBody, UnknownParameter
 from tiffin.ports.exchange import Exchange, Headers
 
 MAX_INVOICE_BYTES: Final = 16 << 20
@@ -88,7 +89,7 @@ def query_as(exchange: Exchange, kind: type[Any]) -> Any:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as cause:
-        raise SchemaViolation(str(cause)) from cause
+        raise violation(cause, kind) from cause
 
 
 def answer(exchange: Exchange, value: Any) -> None:

@@ -31,7 +31,6 @@ from tiffin.gateway.idempotency.finish import Walking
 from tiffin.gateway.operations import Operations
 from tiffin.gateway.respond import JSON, send_error
 from tiffin.gateway.route import route, visible
-from tiffin.gateway.walk import Walk
 from tiffin.ports.backend import Backend, Call
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange, Headers
@@ -158,7 +157,9 @@ class PublicSite:
         await self._relay(exchange, b"")
 
     async def _admin(self, exchange: Exchange) -> None:
-        principal = self._principal(exchange)
+        require_entrance(self._principal(exchange))
+        await exchange.body(self._desk.max_body_bytes)
+        principal = self._principal(exchange)  # the body took its time: things may have changed
         require_entrance(principal)
         await self._relay(exchange, introduction(principal))
 

@@ -32,6 +32,7 @@ from tiffin.control.tenants.views import (
     TenantChange,
     TenantView,
 )
+from tiffin.dialects.faults import violation
 from tiffin.dialects.reader import Reader
 from tiffin.errors import (
     EndpointNotFound,
@@ -340,7 +341,7 @@ def _query(exchange: Exchange, kind: type[R]) -> R:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise SchemaViolation(f"the query is wrong: {error}") from error
+        raise violation(error, kind) from error
 
 
 def _wanted_by(caller: Caller) -> Callable[[Entry], bool]:

@@ -19,14 +19,14 @@ Text = Annotated[str, Meta(min_length=1)]
 RegionOrNone = Annotated[
     str,
     Meta(
-        pattern="^[a-z0-9-]{0,32}$",
+        pattern=r"^[a-z0-9-]{0,32}$(?!\n)",
         description="lower-case letters, digits and '-', no more than 32",
     ),
 ]
 TensorName = Annotated[str, Meta(min_length=1, max_length=512)]
 Digest = Annotated[
-    str, Meta(pattern="^[0-9a-f]{64}$", description="64 lower-case hexadecimal digits")
+    str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="64 lower-case hexadecimal digits")
 ]
 DigestOrNone = Annotated[
-    str, Meta(pattern="^([0-9a-f]{64})?$", description="64 lower-case hexadecimal digits")
+    str, Meta(pattern=r"^([0-9a-f]{64})?$(?!\n)", description="64 lower-case hexadecimal digits")
 ]

@@ -7,6 +7,8 @@ from tiffin.config.shape import Problem, nearest
 from tiffin.types.limits import Limits, Rule, by_calendar
 from tiffin.types.money import pico
 
+MOST = 10**15
+
 # Which parts of itself a section can set limits for, each.
 PARTS = {
     "tenant": ("project", "key", "end_user"),
@@ -25,8 +27,10 @@ class Known(NamedTuple):
 def broken_limits(limits: Limits, level: str, where: str, known: Known) -> Iterator[Problem]:
     """Every rule that the limits of a `tenant`, `project` or `key` break."""
     for name in ("requests_per_minute", "burst", "concurrency"):
-        if getattr(limits, name) < 0:
-            yield Problem(f"{where}.{name}", "expected an integer from 0, which is no limit")
+        if not 0 <= getattr(limits, name) <= MOST:
+            yield Problem(
+                f"{where}.{name}", f"expected an integer from 0, which is no limit, to {MOST}"
+            )
     if limits.burst and not limits.requests_per_minute:
         yield Problem(f"{where}.burst", "has no meaning without requests_per_minute")
     seen: dict[tuple[object, ...], str] = {}

@@ -29,6 +29,7 @@ EndpointName = Literal[
 
 Moment = Annotated[datetime, Meta(tz=True)]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_NS = 253_402_300_799 * 10**9
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,11 +90,15 @@ def place_of_key(tenant: str, project: str, name: str) -> str:
 
 
 def nanoseconds(moment: datetime | None) -> int:
-    """A moment as UTC nanoseconds, 0 where there is none."""
+    """A moment as UTC nanoseconds, 0 where there is none: no moment is that.
+
+    One that isn't in the years from 1970 to 9999 of UTC is the first or the last of these.
+    """
     if moment is None:
         return 0
     passed = moment - _EPOCH
-    return ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1000
+    found = ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1000
+    return min(max(1, found), _LATEST_NS)
 
 
 def moment_of(nanoseconds: int) -> datetime | None:

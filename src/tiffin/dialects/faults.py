@@ -30,6 +30,8 @@ _EXPECTED = re.compile(r"(?s)Expected `([^`]*)`(?:, got `([^`]*)`)?(.*)")
 _LENGTH = re.compile(r" of length ([<>]=?) (\d+)")
 _BOUND = re.compile(r" ([<>]=?) (\S+)")
 _PATTERN = re.compile(r" matching regex '(.*)'")
+# What a pattern ends with since Python's `$` lets a newline follow.
+_NO_NEWLINE = r"(?!\\n)"
 _shape = cache(inspect.type_info)
 # An escape of half a surrogate pair: a high half without its low one, or a low one alone.
 _HALF_PAIR = re.compile(
@@ -121,5 +123,5 @@ def _constraint(rest: str) -> str:
     if bound := _BOUND.fullmatch(rest):
         return f" of {_BOUNDS[bound[1]]} {bound[2].removesuffix('.0')}"
     if pattern := _PATTERN.fullmatch(rest):
-        return f" that matches {pattern[1]}"
+        return f" that matches {pattern[1].removesuffix(_NO_NEWLINE)}"
     return ""

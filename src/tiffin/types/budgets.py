@@ -11,12 +11,12 @@ from tiffin.types.limits import Limits, ModelName, Rule
 Money = Annotated[
     str,
     Meta(
-        pattern="^[0-9]{1,12}([.][0-9]{1,12})?$",
+        pattern=r"^[0-9]{1,12}([.][0-9]{1,12})?$(?!\n)",
         description='a decimal number in quotes, as "2500" or "0.15"',
     ),
 ]
 CurrencyOrNone = Annotated[
-    str, Meta(pattern="^([A-Z]{3})?$", description='three capitals, as "INR"')
+    str, Meta(pattern=r"^([A-Z]{3})?$(?!\n)", description='three capitals, as "INR"')
 ]
 Percent = Annotated[int, Meta(ge=1, le=1000)]
 

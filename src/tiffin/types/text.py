@@ -16,7 +16,7 @@ MAX_MESSAGES = 2048
 MAX_TOOLS = 128
 
 ModelName = Annotated[str, Meta(min_length=1, max_length=256)]
-ToolName = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+ToolName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$(?!\n)")]
 CallId = Annotated[str, Meta(min_length=1, max_length=256)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
@@ -29,7 +29,7 @@ TopLogprobs = Annotated[int, Meta(ge=0, le=20)]
 CompletionLogprobs = Annotated[int, Meta(ge=0, le=5)]
 StopText = Annotated[str, Meta(min_length=1, max_length=256)]
 StopTexts = Annotated[list[StopText], Meta(max_length=4)]
-BiasedToken = Annotated[str, Meta(pattern="^[0-9]{1,9}$")]
+BiasedToken = Annotated[str, Meta(pattern=r"^[0-9]{1,9}$(?!\n)")]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
 LogitBias = Annotated[dict[BiasedToken, Bias], Meta(max_length=300)]
 MetadataKey = Annotated[str, Meta(max_length=64)]

@@ -189,6 +189,8 @@ async def test_accounts_are_listed_page_by_page(pages: Pages) -> None:
     [
         ("limit=0", "limit"),
         ("limit=1001", "limit"),
+        ("limit=00000000001", "limit"),
+        ("before=" + "0" * 40 + "1", "before"),
         ("limit=x", "limit"),
         ("limit=%D9%A3", "limit"),
         ("limit=" + "9" * 5000, "limit"),

@@ -103,6 +103,11 @@ async def acme(site: Site) -> Site:
     return site
 
 
+async def boss(site: Site, **scope: Any) -> None:
+    await acme(site)
+    await site.done("POST", f"{T}/acme/keys", name="boss", role="tenant-admin", **scope)
+
+
 async def test_a_tenant_and_its_key_are_made_and_in_force(site: Site) -> None:
     made = await site.done("POST", T, name="acme", limits={"concurrency": 3}, weight=2.0)
     assert made["source"] == "api"
@@ -287,6 +292,9 @@ async def test_a_project_with_keys_isn_t_deleted(site: Site) -> None:
     ("body", "param"),
     [
         ({"name": "a b"}, "name"),
+        ({"name": "a\n"}, "name"),
+        ({"name": "k", "region": "in\n"}, "region"),
+        ({"name": "k", "limits": {"concurrency": 10**400}}, "limits.concurrency"),
         ({}, "name"),
         ({"name": "k", "role": "boss"}, "role"),
         ({"name": "k", "models": ["none"]}, "models"),
@@ -310,7 +318,7 @@ async def test_what_makes_no_sense_is_refused_by_name(
 
 
 async def test_who_may_do_what(site: Site) -> None:
-    await acme(site)
+    await boss(site)
     keys = f"{T}/acme/keys"
     assert (await site.ask("POST", keys, BOSS, name="a"))[0] == 200
     assert (await site.ask("POST", keys, LOOKER, name="b"))[0] == 403
@@ -353,19 +361,18 @@ async def test_anything_of_another_tenant_isn_t_there(site: Site, by: tuple[str,
 
 
 async def test_a_tenant_s_own_see_only_themselves(site: Site) -> None:
-    await acme(site)
+    await boss(site)
     await site.done("POST", f"{T}/shop/keys", name="more")
     await site.done("POST", f"{T}/acme/keys", BOSS, name="web")
     assert [one["name"] for one in (await site.done("GET", T, LOOKER))["data"]] == ["acme"]
     told = (await site.done("GET", "/admin/v1/audit", LOOKER))["data"]
-    assert {one["what"] for one in told} == {"acme", "acme/web"}
-    assert len((await site.done("GET", "/admin/v1/audit", AUDITOR))["data"]) == 3
+    assert {one["what"] for one in told} == {"acme", "acme/boss", "acme/web"}
+    assert len((await site.done("GET", "/admin/v1/audit", AUDITOR))["data"]) == 4
 
 
 async def test_nobody_gives_more_than_they_have(site: Site) -> None:
-    await acme(site)
     scope = {"models": ["one"], "endpoints": ["chat"], "tools": False, "region": "in"}
-    await site.done("POST", f"{T}/acme/keys", name="boss", role="tenant-admin", **scope)
+    await boss(site, **scope)
     await site.done("POST", f"{T}/acme/keys", BOSS, name="ok", **scope)
     for lack, value in (("models", []), ("endpoints", ["infer"]), ("tools", True), ("region", "")):
         status, answer = await site.ask(
@@ -375,20 +382,48 @@ async def test_nobody_gives_more_than_they_have(site: Site) -> None:
     assert (await site.ask("PATCH", f"{T}/acme/keys/boss", BOSS, tools=True))[0] == 403
 
 
-async def test_every_change_is_in_the_audit_log_before_it_is_made(site: Site) -> None:
+async def test_a_key_that_was_revoked_while_it_asked_makes_no_other(site: Site) -> None:
+    await boss(site, models=["one"])
+    await site.done("POST", f"{T}/acme/keys", name="web")
+    await site.done("DELETE", f"{T}/acme/keys/boss")
+    for method, path, body in (
+        ("POST", "", {"name": "late"}),
+        ("PATCH", "/web", {"role": "tenant-admin"}),
+        ("POST", "/web/rotate", {}),
+    ):
+        assert (await site.ask(method, f"{T}/acme/keys{path}", BOSS, **body))[0] == 403
+    assert len((await site.done("GET", f"{T}/acme/keys"))["data"]) == 1
+
+
+@pytest.mark.parametrize("expires", ["1970-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"])
+async def test_no_moment_of_the_past_is_never(site: Site, expires: str) -> None:
     await acme(site)
+    assert (await site.ask("POST", f"{T}/acme/keys", name="k", expires=expires))[0] == 400
+
+
+async def test_a_key_can_be_good_until_the_end_of_time(site: Site) -> None:
+    await acme(site)
+    late = "9999-12-31T23:59:59-12:00"
+    made = await site.done("POST", f"{T}/acme/keys", name="k", expires=late)
+    assert made["key"]["expires"] == "9999-12-31T23:59:59Z"
+    assert site.whose(made["secret"]) is not None
+
+
+async def test_every_change_is_in_the_audit_log_before_it_is_made(site: Site) -> None:
+    await boss(site)
     made = await site.done("POST", f"{T}/acme/keys", BOSS, name="web")
     await site.done("PATCH", f"{T}/acme/keys/web", BOSS, tools=False)
     await site.done("DELETE", f"{T}/acme/keys/web", BOSS)
     entries = (await site.done("GET", "/admin/v1/audit"))["data"]
     assert [(one["by"], one["action"], one["what"]) for one in entries] == [
         ("this machine", "tenant.create", "acme"),
+        ("this machine", "key.create", "acme/boss"),
         ("acme/boss", "key.create", "acme/web"),
         ("acme/boss", "key.change", "acme/web"),
         ("acme/boss", "key.revoke", "acme/web"),
     ]
-    assert entries[1]["after"] == entries[2]["before"] != entries[2]["after"]
-    assert "after" not in entries[3]
+    assert entries[2]["after"] == entries[3]["before"] != entries[3]["after"]
+    assert "after" not in entries[4]
     assert made["secret"].encode() not in audit_file(site.installation.folder).read_bytes()
     assert (await site.done("GET", "/admin/v1/audit/verify"))["intact"]
 

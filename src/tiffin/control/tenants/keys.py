@@ -26,7 +26,7 @@ from tiffin.control.tenants.views import (
     key_view,
     view_of,
 )
-from tiffin.errors import Conflict, NotFound, Overloaded, SchemaViolation
+from tiffin.errors import Conflict, NotFound, Overloaded, PermissionDenied, SchemaViolation
 from tiffin.types.keyring import Line, Secret
 from tiffin.types.snapshot import Principal
 
@@ -179,12 +179,18 @@ class Keys:
         check_grant(caller, wanted, self._own(caller))
 
     def _own(self, caller: Caller) -> Principal | None:
-        """What the caller's own key is for; none for who needs no key."""
+        """What the caller's own key is for; none for who needs no key.
+
+        Raises `PermissionDenied` where it has gone since it was looked at.
+        """
         if not caller.tenant:
             return None
         found = self._registry.of_key(caller.tenant, caller.key)
         configured = self._configured(caller.tenant).get(caller.key)
-        return configured or (found[0].principal if found else None)
+        own = configured or (found[0].principal if found else None)
+        if own is None:
+            raise PermissionDenied(f"the key {caller.name} was revoked; ask with another one")
+        return own
 
     def _owned(self, caller: Caller, tenant: str, name: str) -> list[Secret]:
         view = self.show(caller, tenant, name)

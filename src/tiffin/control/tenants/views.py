@@ -24,7 +24,7 @@ Source = Literal["file", "api"]
 Name = Annotated[
     str,
     Meta(
-        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)",
         description="letters, digits, '.', '_', '-', no more than 64",
     ),
 ]
