@@ -24,6 +24,7 @@ from tiffin.telemetry.metrics import Meter
 from tiffin.telemetry.redact import redact
 from tiffin.types.ids import new_id
 from tiffin.types.snapshot import Principal
+from tiffin.types.usage import Usage
 
 REFUSALS = (
     InvalidRequest,
@@ -147,6 +148,12 @@ class Account:
     def elapsed_ms(self) -> int:
         """Whole milliseconds since it was opened."""
         return int((self._accounts.clock.monotonic() - self.opened) * 1000)
+
+    def used(self) -> Usage:
+        """The use of an answer that is there whole: what is told of its cost is what it costs."""
+        now = self._accounts.clock.monotonic()
+        self.usage = self.charge.used(self.usage, Outcome.OK, now)
+        return self.usage
 
     def content_sent(self) -> None:
         """The first byte of content went to the client."""

@@ -64,7 +64,7 @@ class Delivery:
 
     def cost(self) -> Headers:
         """What a whole answer costs, as a header; none where nothing has a price."""
-        cost = self.account.charge.told(self.account.usage)
+        cost = self.account.charge.told(self.account.used())
         return [(b"x-tiffin-cost", cost.encode())] if cost else []
 
 
@@ -134,9 +134,6 @@ def send_kept(delivery: Delivery, kept: Kept, mark: tuple[bytes, bytes]) -> None
         head = delivery.head(*kept.headers, mark, *delivery.cost())
         exchange.respond(kept.status, head, kept.body)
     delivery.account.content_sent()
-    if delivery.keep is not None:
-        delivery.keep += kept.body
-        delivery.kept_headers = kept.headers
 
 
 def send_error(exchange: Exchange, error: TiffinError, dialect: Dialect, headers: Headers) -> int:

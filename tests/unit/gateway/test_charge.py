@@ -20,6 +20,7 @@ from tests.unit.gateway.test_walk import (
 from tiffin.errors import RunFailed, UpstreamFailed
 from tiffin.telemetry.events import Outcome
 from tiffin.testing.exchange import FakeExchange, answered, events_of
+from tiffin.types.money import shown
 from tiffin.types.price import Price
 
 PRICE = Price(currency="INR", input_token=1000, output_token=10_000)
@@ -57,6 +58,17 @@ async def test_a_whole_answer_tells_its_cost() -> None:
     closed = shop.ledger.last
     assert (closed.cost_pico, closed.currency, closed.loss_pico) == (27_000, "INR", 0)
     assert shop.ledger.opened[-1].tag == "invoices2026"
+
+
+@pytest.mark.parametrize("claim", [b"-1", b"1.5", b'"7"', b"1" + b"0" * 30, b"null"])
+async def test_an_answer_whose_usage_says_nothing_tells_what_is_charged(claim: bytes) -> None:
+    whole = WHOLE.replace(b'"prompt_tokens":7', b'"prompt_tokens":' + claim)
+    assert whole != WHOLE
+    shop = priced(ScriptedBackend(Script([whole], streaming=False)))
+    exchange = await answered(shop.handler, chat())
+    charged = shop.ledger.last.cost_pico
+    assert charged >= 1000 * (len(TEXT) // 4)
+    assert exchange.answer_headers[b"x-tiffin-cost"] == shown(charged, "INR").encode()
 
 
 async def test_without_a_price_nothing_is_said() -> None:
