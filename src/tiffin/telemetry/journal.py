@@ -9,7 +9,6 @@ follows the last one is zeros.
 """
 
 import contextlib
-import mmap
 import os
 import struct
 import time
@@ -25,6 +24,7 @@ import msgspec
 from tiffin.errors import JournalUnavailable
 from tiffin.telemetry import epochs
 from tiffin.telemetry.events import Closed, Event, Opened
+from tiffin.telemetry.mapped import Allocate, MappedFile
 
 SUFFIX: Final = ".journal"
 LOCK_SUFFIX: Final = ".lock"
@@ -36,21 +36,14 @@ _NEWLINE: Final = 10
 _SENSELESS = (ValueError, struct.error, msgspec.DecodeError)
 
 E = TypeVar("E")
-Allocate = Callable[[int, int, int], None]
 
 
 class Segment:
     """One file of a journal, with all its blocks from the beginning; raises `OSError` without."""
 
     def __init__(self, path: Path, size: int, allocate: Allocate) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            allocate(self._fd, 0, size)
-            self._memory = mmap.mmap(self._fd, size)
-        except OSError:
-            os.close(self._fd)
-            path.unlink(missing_ok=True)
-            raise
+        self._file = MappedFile(path, size, allocate)
+        self._memory = self._file.memory
         self._size = size
         self._used = 0
 
@@ -71,10 +64,7 @@ class Segment:
 
     def end(self) -> None:
         """Give back the blocks that weren't used; nothing may be stored after."""
-        self._memory.close()
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, self._used)
-        os.close(self._fd)
+        self._file.end(self._used)
 
 
 class Journal:

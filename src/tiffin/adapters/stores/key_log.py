@@ -16,10 +16,11 @@ from typing import Final
 
 import msgspec
 
-from tiffin.adapters.stores.segments import Allocate, Record, SegmentWriter, records
+from tiffin.adapters.stores.segments import Record, SegmentWriter, records
 from tiffin.errors import Unavailable
 from tiffin.ports.key_log import Fact, Place, Standing, Told
 from tiffin.telemetry import epochs
+from tiffin.telemetry.mapped import Allocate
 
 SUFFIX: Final = ".keys"
 LOCK_SUFFIX: Final = ".lock"

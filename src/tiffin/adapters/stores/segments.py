@@ -5,14 +5,14 @@ and can't fail. A record is a head (two lengths and two checksums), a fact, and 
 stored last, so whoever reads behind the writer sees whole records. Zeros follow the last.
 """
 
-import contextlib
-import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
+
+from tiffin.telemetry.mapped import Allocate, MappedFile
 
 _LENGTHS: Final = struct.Struct("<II")
 _SUMS: Final = struct.Struct("<II")
@@ -20,8 +20,6 @@ HEAD_BYTES: Final = _LENGTHS.size + _SUMS.size
 # Facts are smaller than that nearly always: one read gets a head and its fact.
 _GUESS_BYTES: Final = 1024
 MAX_FACT_BYTES: Final = 65_536
-
-Allocate = Callable[[int, int, int], None]
 
 
 class Record(NamedTuple):
@@ -39,14 +37,8 @@ class SegmentWriter:
     def __init__(self, path: Path, size: int, allocate: Allocate = os.posix_fallocate) -> None:
         self.name = path.name
         self.used = 0
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            allocate(self._fd, 0, size)
-            self._memory = mmap.mmap(self._fd, size)
-        except OSError:
-            os.close(self._fd)
-            path.unlink(missing_ok=True)
-            raise
+        self._file = MappedFile(path, size, allocate)
+        self._memory = self._file.memory
         self._size = size
 
     def store(self, fact: bytes, content: bytes, keep: int) -> Record | None:
@@ -65,10 +57,7 @@ class SegmentWriter:
 
     def end(self) -> None:
         """Give back the blocks that weren't used; nothing may be stored after."""
-        self._memory.close()
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, self.used)
-        os.close(self._fd)
+        self._file.end(self.used)
 
 
 def records(fd: int, offset: int) -> Iterator[Record]:
