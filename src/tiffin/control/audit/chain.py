@@ -127,7 +127,7 @@ class Check:
 
     def end(self, *heads: Head) -> Verdict:
         """The verdict, given where the log ended when it was last written, by one or more words."""
-        for head in heads:
+        for head in dict.fromkeys(heads):
             if head.n and head.n > self.last.n:
                 problem = f"it ends with entry {self.last.n}, and there were {head.n}"
                 self.findings.append(Finding(line=0, problem=problem))

@@ -11,11 +11,12 @@ from threading import Lock
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tiffin.control.audit.chain import (
     BROKEN,
-    Check,
     Entry,
+    Finding,
     Head,
     Verdict,
     linked,
@@ -97,9 +98,10 @@ class AuditLog:
         return found
 
     def verify(self, *noted: Head) -> Verdict:
-        """Check all of it, against its own head and others that somebody noted."""
+        """Check all of it, against where it ended, also by what is known here, and by `noted`."""
         with self._lock:
-            return verify_files(self.path, self._head_path, *noted)
+            known = () if self._head is None else (self._head,)
+            return verify_files(self.path, self._head_path, *known, *noted)
 
     def _begun(self) -> Head:
         """Where the log ends; looks for that first, and mends what a crash left."""
@@ -117,10 +119,7 @@ class AuditLog:
     def _find_end(self) -> Head:
         _cut_torn_line(self.path)
         known = read_head(self._head_path)
-        check = Check().expect([known])
-        for line in lines_of(self.path):
-            check.take(line)
-        verdict = check.end(known)
+        verdict = verify_files(self.path, self._head_path)
         if verdict.intact:
             return verdict.head
         last = verdict.head if verdict.head.hash else Head(n=verdict.head.n)
@@ -135,7 +134,7 @@ class AuditLog:
             at_ns=self._clock.now_ns(),
             by="control",
             action=BROKEN,
-            what=f"{known.n} {known.hash}",
+            what=f"{known.n} {known.hash}" if known else "where it ended",
             prev=last.hash,
         )
         return self._append(entry)
@@ -154,6 +153,8 @@ class AuditLog:
         return head
 
     def _write(self, line: bytes, head: Head) -> None:
+        if not self._head_path.exists():  # there is no line without a word of where it ends
+            replace_durably(self._head_path, msgspec.json.encode(Head()))
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = os.fstat(fd).st_size
         try:
@@ -169,17 +170,25 @@ class AuditLog:
             os.close(fd)
 
 
-def read_head(path: Path) -> Head:
-    """Where a log ended when it was last written; its beginning where nobody knows."""
+def read_head(path: Path) -> Head | None:
+    """Where a log ended when it was last written; none where nobody knows."""
     try:
         return read_json(path, Head)
     except (OSError, msgspec.MsgspecError):
-        return Head()
+        return None
 
 
 def verify_files(path: Path, head_path: Path, *noted: Head) -> Verdict:
     """Check a log where it lies, whoever runs; raises `OSError`."""
-    return verify(lines_of(path), read_head(head_path), *noted)
+    head = read_head(head_path)
+    if head is not None:
+        return verify(lines_of(path), head, *noted)
+    verdict = verify(lines_of(path), *noted)
+    if not verdict.lines:
+        return verdict
+    problem = f"where it ended isn't told any more: {head_path.name} is gone or makes no sense"
+    findings = [*verdict.findings, Finding(line=0, problem=problem)]
+    return replace(verdict, intact=False, findings=findings)
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
