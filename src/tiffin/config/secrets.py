@@ -1,8 +1,11 @@
 """Secrets by reference: read where they are used, compared by hash, never kept in our values."""
 
 import hashlib
+import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from tiffin.config.alerts import Alert
 from tiffin.config.commands import Command, output_of, outputs_of
@@ -12,6 +15,9 @@ from tiffin.config.schema import Config, Key
 from tiffin.errors import ConfigInvalid
 
 Outputs = Mapping[Command, str | ConfigInvalid]
+
+MAX_FILE_BYTES: Final = 1 << 20
+"""A bundle of all the authorities that there are is a quarter of that."""
 
 
 def read_secret(
@@ -35,12 +41,28 @@ def read_secret(
     if not file:
         return ""
     try:
-        value = Path(file).expanduser().read_text(encoding="utf-8").strip()
+        value = text_of(file).strip()
     except (OSError, UnicodeDecodeError, RuntimeError) as cause:
         raise ConfigInvalid(f"the key file {file} can't be read: {cause}") from cause
     if not value:
         raise ConfigInvalid(f"the key file {file} is empty")
     return value
+
+
+def text_of(path: str, encoding: str = "utf-8") -> str:
+    """The text of a file that a setting names; raises `OSError`, `UnicodeDecodeError` and
+    `RuntimeError`.
+
+    A pipe or a device would be waited for, or never end: only a file of moderate length is one.
+    """
+    fd = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise RuntimeError("it is no regular file")
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise RuntimeError(f"it is longer than {MAX_FILE_BYTES} bytes")
+    return content.decode(encoding)
 
 
 def hashed(key: str) -> str:

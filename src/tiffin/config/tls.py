@@ -5,10 +5,9 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
-from tiffin.config.secrets import read_secret
+from tiffin.config.secrets import read_secret, text_of
 from tiffin.errors import ConfigInvalid
 from tiffin.types.tls import Tls
 
@@ -134,7 +133,7 @@ def _refused(cause: ssl.SSLError, where: str) -> ConfigInvalid:
 def _certificates(path: str, where: str) -> bytes:
     """A file of certificates in PEM, without whatever else it has."""
     try:
-        text = Path(path).expanduser().read_text(encoding="ascii")
+        text = text_of(path, "ascii")
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except ssl.SSLError as cause:
         raise ConfigInvalid(f"{path} has no certificates in PEM", where=where) from cause

@@ -1,5 +1,6 @@
 """Secrets by reference."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tiffin.config.load import load_text
 from tiffin.config.schema import Config
 from tiffin.config.secrets import (
+    MAX_FILE_BYTES,
     hashed,
     key_hashes,
     read_secret,
@@ -36,6 +38,16 @@ def test_a_reference_to_nothing_is_named(tmp_path: Path) -> None:
         read_secret(file=str(tmp_path / "missing"))
     with pytest.raises(ConfigInvalid, match="empty is empty"):
         read_secret(file=str(tmp_path / "empty"))
+
+
+def test_what_would_be_waited_for_or_never_end_is_no_key_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(ConfigInvalid, match=f"{path} can't be read: it is no regular file"):
+            read_secret(file=path)
+    with pytest.raises(ConfigInvalid, match="long can't be read: it is longer than"):
+        read_secret(file=str(tmp_path / "long"))
 
 
 def test_keys_are_known_by_their_hashes() -> None:
