@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tiffin.config.alerts import Alert
+from tiffin.config.hosts import has_host
 from tiffin.config.references import broken_reference
 from tiffin.config.shape import Problem
 
@@ -27,7 +28,7 @@ def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         whole = all("!" <= letter <= "~" for letter in url)
-        host = bool(parts.hostname) and parts.port != 0
+        host = has_host(parts)
     except ValueError:
         return False
     extra = parts.username or parts.password or parts.query or parts.fragment

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tiffin.config.shape import Problem, nearest
+from tiffin.config.shape import Problem, nearest, shown
 from tiffin.types.limits import Limits, Rule, by_calendar
 from tiffin.types.money import pico
 
@@ -27,10 +27,12 @@ class Known(NamedTuple):
 def broken_limits(limits: Limits, level: str, where: str, known: Known) -> Iterator[Problem]:
     """Every rule that the limits of a `tenant`, `project` or `key` break."""
     for name in ("requests_per_minute", "burst", "concurrency"):
-        if not 0 <= getattr(limits, name) <= MOST:
-            yield Problem(
-                f"{where}.{name}", f"expected an integer from 0, which is no limit, to {MOST}"
+        found = getattr(limits, name)
+        if not 0 <= found <= MOST:
+            message = (
+                f"found {shown(found)}, expected an integer from 0, which is no limit, to {MOST}"
             )
+            yield Problem(f"{where}.{name}", message)
     if limits.burst and not limits.requests_per_minute:
         yield Problem(f"{where}.burst", "has no meaning without requests_per_minute")
     seen: dict[tuple[object, ...], str] = {}

@@ -8,6 +8,7 @@ from tiffin.config.alerting import broken_alert
 from tiffin.config.budgets import broken_budgets
 from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
+from tiffin.config.hosts import has_host
 from tiffin.config.keeping import broken_idempotency, broken_vault
 from tiffin.config.launching import broken_devices, broken_launch
 from tiffin.config.limits import Known, broken_limits
@@ -177,7 +178,7 @@ def _url(url: str, where: str) -> Iterator[Problem]:
     try:
         parts = urlsplit(url)
         whole = all("!" <= letter <= "~" for letter in url)  # as it goes into a request's head
-        usable = whole and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        usable = whole and parts.scheme in ("http", "https") and has_host(parts)
     except ValueError:
         yield Problem(where, "expected an address such as https://api.example.com/v1")
         return

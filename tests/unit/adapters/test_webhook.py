@@ -40,6 +40,12 @@ async def test_who_hangs_up_says_nothing(receiver: Receiver) -> None:
         await post(receiver)
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".com"])
+async def test_a_name_that_nobody_can_have_is_said(host: str) -> None:
+    with pytest.raises(TiffinError, match="no host's name"):
+        await HttpWebhooks().post(f"http://{host}/", (), BODY, within_s=5.0)
+
+
 async def test_who_hangs_is_left_in_time(receiver: Receiver) -> None:
     receiver.answers = [-1]
     start = time.monotonic()

@@ -26,7 +26,7 @@ class Endpoint:
     headers: bytes = b""
     prefix: bytes = b""
 
-    def unreachable(self, error: OSError) -> UpstreamUnavailable:
+    def unreachable(self, error: OSError | UnicodeError) -> UpstreamUnavailable:
         """What it means that no connection was made.
 
         Who listens at a unix socket is one of ours, and the supervisor replaces it when it ends.
@@ -34,6 +34,8 @@ class Endpoint:
         if self.path and isinstance(error, FileNotFoundError | ConnectionError):
             message = f"the {self.authority.decode()} is gone and being replaced"
             return UpstreamUnavailable(message, retry_after=REPLACED_S)
+        if isinstance(error, UnicodeError):
+            return UpstreamUnavailable(f"can't connect: '{self.host[:80]}' is no host's name")
         reason = error.strerror or type(error).__name__
         return UpstreamUnavailable(f"can't connect: {reason}")
 

@@ -92,7 +92,7 @@ class Http1Backend:
                 raise DeadlineExceeded("the deadline passed while connecting") from error
             message = f"no connection within {self.timeouts.connect_s:g} s"
             raise UpstreamUnavailable(message) from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter where a name can't be looked up
             raise end.unreachable(error) from error
         return made
 
