@@ -1,6 +1,7 @@
 """What types can't say about prices: dates exist and follow, every currency has a rate."""
 
 from collections.abc import Container, Iterator, Sequence
+from typing import Final
 
 from tiffin.config.prices import (
     Dated,
@@ -15,7 +16,7 @@ from tiffin.config.prices import (
 )
 from tiffin.config.shape import Problem, nearest
 
-Mark = tuple[int, int]
+MOST_YEARS: Final = 100
 
 
 def broken_prices(prices: Prices, models: Sequence[str]) -> Iterator[Problem]:
@@ -47,6 +48,9 @@ def _misdated(prices: Prices, entries: Sequence[Dated], kind: str) -> Iterator[P
             begins = moment_ns(entry.since, zone)
         except ValueError:
             yield Problem(f"{where}.since", f"there is no {entry.since}")
+            continue
+        if begins < 0:
+            yield Problem(f"{where}.since", f"found {entry.since}, expected 1970-01-01 or later")
             continue
         try:
             until = until_of(entry)
@@ -105,6 +109,8 @@ def _machine(machine: MachinePrice, where: str) -> Iterator[Problem]:
     owned = machine.terms == "owned"
     if owned and (_zero(machine.purchase) or not machine.years):
         yield Problem(where, "an owned machine has a purchase and the years that it lasts")
+    if machine.years > MOST_YEARS:
+        yield Problem(f"{where}.years", f"found {machine.years}, expected at most {MOST_YEARS}")
     for name in ("purchase", "residual", "years", "spare", "watts", "kwh", "cooling"):
         if not owned and getattr(machine, name) not in (0, "0"):
             yield Problem(f"{where}.{name}", 'only terms = "owned" have it')

@@ -35,6 +35,18 @@ def load(text: str) -> Prices:
             id="no such day",
         ),
         pytest.param(
+            MACHINE.replace("2026-01-01", "0001-01-01"),
+            "prices.machines[0].since",
+            "found 0001-01-01, expected 1970-01-01 or later",
+            id="before any ledger",
+        ),
+        pytest.param(
+            MACHINE + 'terms = "owned"\npurchase = "1"\nyears = 9000',
+            "prices.machines[0].years",
+            "found 9000, expected at most 100",
+            id="lasts too long",
+        ),
+        pytest.param(
             MACHINE.replace('since = "2026-01-01"', ""),
             "prices.machines[0].since",
             "missing",
