@@ -163,6 +163,17 @@ async def test_rotation_keeps_the_old_secret_for_a_while_and_no_older(site: Site
     ]
 
 
+async def test_the_newest_secret_is_the_newest_whatever_the_clock_says(site: Site) -> None:
+    await acme(site)
+    path = f"{T}/acme/keys/web"
+    first = (await site.done("POST", f"{T}/acme/keys", name="web"))["secret"]
+    site.clock.advance(-60)
+    made = await site.done("POST", f"{path}/rotate", overlap_s=DAY_S)
+    assert made["key"]["earlier_begins"] == first[:16]
+    shown = await site.done("GET", path)
+    assert (shown["begins"], shown["expires"]) == (made["secret"][:16], None)
+
+
 async def test_a_rotated_key_that_ends_sooner_isn_t_prolonged(site: Site) -> None:
     await acme(site)
     made = await site.done("POST", f"{T}/acme/keys", name="web", expires="2023-11-14T23:00:00Z")

@@ -125,7 +125,7 @@ class Keys:
             before = self._owned(caller, tenant, name)
             newest, *earlier = before
             self._check(caller, newest.principal)
-            text, fresh = self._secret(caller, newest.principal)
+            text, fresh = self._secret(caller, newest.principal, newest.made_ns + 1)
             lines = [Line(do="secret", secret=fresh)]
             left = [fresh]
             now_ns = self._changes.clock.now_ns()
@@ -155,13 +155,16 @@ class Keys:
             await self._changes.make(act, *lines)
             return view
 
-    def _secret(self, caller: Caller, wanted: Principal) -> tuple[str, Secret]:
+    def _secret(
+        self, caller: Caller, wanted: Principal, earliest_ns: int = 0
+    ) -> tuple[str, Secret]:
+        """A key's text and what is kept of it; it's newer than others whatever the clock says."""
         text = PREFIX + randomness.token_urlsafe(32)
         made = Secret(
             digest=hashed(text),
             principal=wanted,
             shown=text[:SHOWN_LETTERS],
-            made_ns=self._changes.clock.now_ns(),
+            made_ns=max(earliest_ns, self._changes.clock.now_ns()),
             made_by=caller.name,
         )
         return text, made
