@@ -95,6 +95,8 @@ class Courier:
                 return
         except TiffinError as cause:
             failure = cause.message
+        except Exception as cause:  # noqa: BLE001 - what surprises here may end nobody else's
+            failure = f"{type(cause).__name__}: {cause}"
         self._sent.add((message.to, "failed"))
         delay.until_s = self._clock.monotonic() + delay.next_s
         delay.next_s = min(2 * delay.next_s, LAST_RETRY_S)

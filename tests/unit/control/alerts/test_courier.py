@@ -108,3 +108,16 @@ def test_nothing_is_sent_or_dropped_without_a_configuration(tmp_path: Path) -> N
         return outbox
 
     assert len(in_virtual_time(main).waiting) == 1
+
+
+def test_what_nobody_expected_of_one_ends_no_other(tmp_path: Path) -> None:
+    def answer(host: str, n: int) -> int:
+        if host == "ops":
+            raise UnicodeError("no host's name")
+        return -1 if n == 1 else 200
+
+    webhooks, outbox = brought(tmp_path, NAMES, answer, 60.0)
+    hosts = [host for host, _, _ in webhooks.asked]
+    assert hosts.count("far") == 2
+    assert 2 < hosts.count("ops") < 10
+    assert [one.to for one in outbox.waiting] == ["ops"]
