@@ -109,6 +109,7 @@ def test_tokens_are_settled_when_a_stream_ends_and_when_its_client_goes(serve: S
 
 def test_the_effective_limits_are_told_to_people_too(serve: Serve) -> None:
     server = serve(MODELS + rule(of="pages", amount=5, per="day", each="end_user"))
+    server.until_answers("echo")
     command = [str(TIFFIN), "limits", "--data", str(server.folder.root)]
     shown = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     assert "tenant 'tests'" in shown

@@ -89,8 +89,12 @@ def test_urgency_and_timeouts_of_parts_reach_the_client(serve: Serve) -> None:
         assert answer.status_code == status
     assert "x-tiffin-priority" in answer.json()["error"]["message"]
     assert server.chat("echo", service_tier="flex").status_code == 200
-    server.until_ready("slow")
-    broken = server.chat("slow", "one two three")
+
+    def answered() -> httpx.Response | None:
+        reply = server.chat("slow", "one two three")
+        return None if reply.status_code == 503 else reply  # it isn't known to be ready yet
+
+    broken = until(answered, what=server.explain)
     assert broken.status_code == 504
     assert broken.json()["error"]["code"] == "model_timeout"
     assert "between_tokens_timeout_s" in broken.json()["error"]["message"]

@@ -163,7 +163,8 @@ def test_a_pipeline_goes_on_while_its_model_is_replaced(serve: Serve, tmp_path: 
     assert added(server, f"add/versions/{versions[0]}") == "1.0"
     assert versions[1:] == ["two"]
 
-    pipeline, before = names(server, "chain"), names(server, "add")
+    pipeline = until(lambda: names(server, "chain"), 20, server.explain)
+    before = names(server, "add")
     with Traffic(lambda: added(server)).flowing(2) as traffic:
         server.http.post("/admin/v1/models/add/restart").raise_for_status()
         until(lambda: (now := names(server, "add")) and not now & before, 20, server.explain)
