@@ -75,7 +75,9 @@ PATHS = [INFER, "/v2", "/v2/health/live?x=1", "http://tiffin/v2/models/a", CHAT,
 def test_heads_that_never_become_a_request_are_refused_in_the_shape_of_their_path(
     serve: Serve,
 ) -> None:
-    edge = wire(serve())
+    server = serve()
+    server.until_answers("echo")
+    edge = wire(server)
     for path in PATHS:
         for name, (status, head) in HEADS.items():
             if name == "no key" and path.startswith(("/v2/health", "/v1/nothing")):
@@ -97,6 +99,7 @@ ELSEWHERE = ["/v2/models/echo/nothing", "/v2/nothing", "/v2/models/nobody", "/v2
 
 def test_requests_without_a_model_are_refused_in_the_shape_of_their_path(serve: Serve) -> None:
     server = serve()
+    server.until_answers("echo")
     headers = {"authorization": f"Bearer {KEY}"}
     for path in (INFER, CHAT):
         for name, (status, more) in REQUESTS.items():

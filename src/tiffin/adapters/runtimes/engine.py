@@ -20,9 +20,9 @@ from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, TiffinError
 from tiffin.ports.backend import Backend, Call, Reply
 
 # A prompt is read this many tokens at a time: as long others wait for their next token, and a
-# client's leaving goes unnoticed. Beside a prompt of 3,000 tokens the gaps of four streams were 7.2
-# times as long as alone with 24, 2.9 to 4 times with 16, and reading took 32 and 39 s; with 64 and a
-# shorter prompt it was 10.7 times (`bench/prefill_stall.py`).
+# client's leaving goes unnoticed. Beside a prompt of 3,000 tokens the gaps of four streams were
+# 7.2 times as long as alone with 24, 2.9 to 4 times with 16, and reading took 32 and 39 s; with
+# 64 and a shorter prompt it was 10.7 times (`bench/prefill_stall.py`).
 BATCH_TOKENS: Final = 16
 # Threads wait for each other hundreds of times a token, and OpenMP spins 300,000 times at each.
 # Between two busy neighbours two threads gave 3 to 19 tokens/s that way, 10 to 30 with 10,000

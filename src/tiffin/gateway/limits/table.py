@@ -123,9 +123,12 @@ class LimitTable:
                 self._meet("project", f"project '{tenant}/{project}'", limits, now)
 
     def of_user(self, course: Course, user: str, now: Now) -> tuple[Limit, ...]:
-        """What holds for an end user of a key, beside the key's own course."""
+        """What holds for an end user of a key, beside the key's own course.
+
+        Users are called anything; what is before their names has no zero in it.
+        """
         return tuple(
-            self._limit(f"{name} {user}", rule, "end_user", f"end user '{user}' of {of}", now)
+            self._limit(f"{name}\0{user}", rule, "end_user", f"end user '{user}' of {of}", now)
             for of, name, rule in course.users
         )
 

@@ -246,6 +246,16 @@ def test_every_level_has_its_own_and_a_request_needs_all_of_them() -> None:
     desk.come(Request(end_user="bob"), _key("e")).end(USED)
 
 
+def test_an_end_user_s_name_is_nobody_else_s_limit() -> None:
+    one = Rule(of="requests", amount=1, per="day", each="end_user")
+    with_m = msgspec.structs.replace(one, amount=9, models=("m",))
+    desk = Desk(one, with_m)
+    desk.come(Request(end_user="m ann", model="n")).end(USED)
+    desk.come(Request(end_user="ann")).end(USED)
+    assert desk.left("requests a day with m of end user 'ann'") == 8
+    assert desk.left("requests a day of end user 'm ann'") == 0
+
+
 def _key(name: str, project: str = "") -> Principal:
     return Principal(tenant="shop", key=name, project=project)
 
