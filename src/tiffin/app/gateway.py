@@ -4,19 +4,17 @@ import asyncio
 import gc
 import signal
 import socket
-import ssl
 import sys
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import msgspec
 import uvloop
 
-from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
+from tiffin.adapters.upstreams.endpoint import Endpoint
 from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.api.http import Edge
 from tiffin.api.oip import Sources, TensorPages
@@ -33,7 +31,7 @@ from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.outlook import StatusOutlook
 from tiffin.app.polled_file import PolledFile
 from tiffin.app.ring_follower import RingFollower, follow
-from tiffin.config.secrets import read_secret
+from tiffin.app.upstreams import upstream
 from tiffin.config.tls import context_of
 from tiffin.control.publish import replace_file
 from tiffin.dialects.openai.responses import ResponsesDialect
@@ -48,6 +46,7 @@ from tiffin.gateway.idempotency.finish import Finishing
 from tiffin.gateway.idempotency.stage import Once
 from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.operations import all_operations
+from tiffin.gateway.placement.place import ClosableBackend
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.walk import Stages, Walk
 from tiffin.ports.exchange import Exchange
@@ -316,33 +315,12 @@ def calls_of(
     return GrpcEdge(edge.handler, boot.server, edge.room, shown)
 
 
-def connect(target: Target, at: str, outbox: Outbox) -> Http1Backend:
+def connect(target: Target, at: str, outbox: Outbox) -> ClosableBackend:
     """The backend of a target at a replica's socket, or an upstream over TCP with its key."""
     if at:
         endpoint = Endpoint(authority=b"replica", path=at)
         return Http1Backend(endpoint, outbox=outbox)
-    url = urlsplit(target.url)
-    secure = url.scheme == "https"
-    headers = b"accept: application/json, text/event-stream\r\n"
-    key = read_secret(env=target.key_env, file=target.key_file)
-    if key:
-        headers += b"authorization: Bearer %b\r\n" % key.encode()
-    return Http1Backend(
-        Endpoint(
-            authority=url.netloc.rpartition("@")[2].encode(),
-            host=url.hostname or "",
-            port=url.port or (443 if secure else 80),
-            tls=ssl.create_default_context() if secure else None,
-            headers=headers,
-            prefix=url.path.rstrip("/").encode(),
-        ),
-        Timeouts(
-            connect_s=target.connect_timeout_s,
-            first_byte_s=target.first_byte_timeout_s,
-            between_bytes_s=target.between_bytes_timeout_s,
-        ),
-        outbox=outbox,
-    )
+    return upstream(target, outbox)
 
 
 def openapi_document() -> bytes:

@@ -21,7 +21,7 @@ def broken_egress(config: Config) -> Iterator[Problem]:
             message = f'expected "host", "host:port", "*.domain" or "*", found "{entry[:80]}"'
             yield Problem(f"egress.allow[{number}]", message)
     addresses = {
-        f"models.{name}.url": model.url
+        f"models.{name}.url": model.address
         for name, model in config.models.items()
         if isinstance(model, RemoteModel)
     }

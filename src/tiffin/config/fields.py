@@ -23,6 +23,13 @@ RegionOrNone = Annotated[
         description="lower-case letters, digits and '-', no more than 32",
     ),
 ]
+ApiVersion = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9.-]{0,32}$(?!\n)",
+        description="letters, digits, '.' and '-', no more than 32",
+    ),
+]
 TensorName = Annotated[str, Meta(min_length=1, max_length=512)]
 Digest = Annotated[
     str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="64 lower-case hexadecimal digits")

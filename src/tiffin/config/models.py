@@ -1,6 +1,6 @@
 """`[models.NAME]`: what a model is and what runs it, a section for each runtime."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -10,28 +10,15 @@ from tiffin.config.fields import (
     Digest,
     Milliseconds,
     Positive,
-    RegionOrNone,
     Replicas,
     Seconds,
     SecondsOrNone,
     TensorName,
     Text,
 )
-from tiffin.config.objectives import Share, Slo
-from tiffin.types.residency import DataClass
-
-
-class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every model has, whatever runs it.
-
-    `revisions` are others that are served beside it as `NAME@LABEL`, by label: what differs.
-    """
-
-    timeout_s: SecondsOrNone = 0.0
-    cache_ttl_s: SecondsOrNone = 0.0
-    guard: str = ""
-    slo: Slo = Slo()
-    revisions: dict[str, dict[str, Any]] = {}
+from tiffin.config.model_sections import ModelCommon as ModelCommon
+from tiffin.config.objectives import Share
+from tiffin.config.remote import RemoteModel as RemoteModel
 
 
 class LocalCommon(ModelCommon, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -300,36 +287,6 @@ class LaunchedModel(
     trusted: bool = False
     threads: Count = 0
     load_timeout_s: Seconds = 900.0
-
-
-class RemoteModel(
-    ModelCommon,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="runtime",
-    tag="remote",
-):
-    """Another server's model. `protocol` is `openai` or `oip` (Open Inference Protocol V2).
-
-    `url` ends before `/chat/completions`, or before `/v2`. It computes in `region` and may be sent
-    data up to `data_class`; where that isn't said, what a key calls public, or nothing.
-    """
-
-    url: Text
-    protocol: Literal["openai", "oip"] = "openai"
-    model: str = ""
-    key_env: str = ""
-    key_file: str = ""
-    key_command: list[str] = []
-    max_concurrency: Positive = 64
-    queue: Count = 256
-    connect_timeout_s: Seconds = 5.0
-    first_byte_timeout_s: Seconds = 60.0
-    between_bytes_timeout_s: Seconds = 60.0
-    tools: bool = True
-    region: RegionOrNone = ""
-    data_class: DataClass = ""
 
 
 class EchoModel(

@@ -2,13 +2,11 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from importlib.util import find_spec
-from urllib.parse import urlsplit
 
 from tiffin.config.alerting import broken_alert
 from tiffin.config.budgets import broken_budgets
 from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
-from tiffin.config.hosts import has_host
 from tiffin.config.keeping import broken_idempotency, broken_vault
 from tiffin.config.launching import broken_devices, broken_launch
 from tiffin.config.limits import Known, broken_limits
@@ -29,6 +27,7 @@ from tiffin.config.revisions import section_of
 from tiffin.config.schema import Config, Key, Route, Server, Tenant
 from tiffin.config.shape import Problem, nearest
 from tiffin.config.tenants import place_of_key
+from tiffin.config.upstreams import broken_remote
 
 SOURCE_SCHEMES = ("hf", "pypi", "https", "http", "s3", "gs", "az", "file", "package")
 # Without its tokenizer a model would ask the network for one.
@@ -126,8 +125,7 @@ def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
         needed = (model.graph,) if model.task == "tensors" else (model.graph, "tokenizer.json")
         yield from _has_files(model.files, needed, where)
     elif isinstance(model, RemoteModel):
-        yield from _url(model.url, f"{where}.url")
-        yield from broken_reference(model, where, needed=False)
+        yield from broken_remote(model, where)
 
 
 def _has_files(files: Collection[str], needed: Sequence[str], where: str) -> Iterator[Problem]:
@@ -172,17 +170,3 @@ def _sources(sources: Sequence[str], where: str) -> Iterator[Problem]:
         if not colon or scheme not in SOURCE_SCHEMES:
             schemes = ", ".join(f"{name}:" for name in SOURCE_SCHEMES)
             yield Problem(f"{where}[{number}]", f"expected a source that begins with {schemes}")
-
-
-def _url(url: str, where: str) -> Iterator[Problem]:
-    try:
-        parts = urlsplit(url)
-        whole = all("!" <= letter <= "~" for letter in url)  # as it goes into a request's head
-        usable = whole and parts.scheme in ("http", "https") and has_host(parts)
-    except ValueError:
-        yield Problem(where, "expected an address such as https://api.example.com/v1")
-        return
-    if not usable:
-        yield Problem(where, "expected an address such as https://api.example.com/v1")
-    elif parts.username or parts.password or parts.query or parts.fragment:
-        yield Problem(where, "no user, password or query here; the key goes to key_env or key_file")

@@ -89,11 +89,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One model that a plan can try: local replicas (a socket each) or an upstream (`url`).
 
     `serves` names the operations that it can do (`chat`, `infer`, `embedding` …), `protocol` what
-    it speaks. `state` is `ready-to-run`, `fetching`, `failed` or `unloaded`; `reason` says why
-    it isn't ready to run. A local one that is `on_demand` may have to be loaded first, which takes
-    no longer than `cold_start_s`; `held` requests may wait for that. Each replica of one remembers
-    `slots` texts. `price` is what use of it costs while it happens, where that is known. It
-    computes in `region` and is cleared for data up to `data_class`, empty where nobody said.
+    it speaks, `profile` what kind of server an upstream is. `state` is `ready-to-run`, `fetching`,
+    `failed` or `unloaded`; `reason` says why it isn't ready to run. A local one that is `on_demand`
+    may have to be loaded first, which takes no longer than `cold_start_s`; `held` requests may wait
+    for that. Each replica of one remembers `slots` texts. `price` is what use of it costs while it
+    happens, where that is known. It computes in `region` and is cleared for data up to
+    `data_class`, empty where nobody said.
     """
 
     model: str
@@ -109,7 +110,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     held: int = 64
     slots: int = 1
     price: Price | None = None
+    profile: str = ""
     url: str = ""
+    api_version: str = ""
     upstream_model: str = ""
     key_env: str = ""
     key_file: str = ""

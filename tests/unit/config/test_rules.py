@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from tiffin.config.load import load_text
+from tiffin.config.models import RemoteModel
 from tiffin.config.schema import Config
 from tiffin.errors import ConfigInvalid
 
@@ -43,6 +44,12 @@ def config(text: str) -> Config:
             ECHO + "guard='g'\n[guards.g]\nkind='personal_data'\n[routes.r]\nmodels=['m','n']",
             "routes.r.guard",
         ),
+        (REMOTE, "models.r.url"),
+        (REMOTE + "profile='vllm'", "models.r.url"),
+        (REMOTE + "profile='opneai'", "models.r.profile"),
+        (REMOTE + "url='http://h'\nprotocol='oip'\nprofile='vllm'", "models.r.profile"),
+        (REMOTE + "url='http://h'\napi_version='1'", "models.r.api_version"),
+        (REMOTE + "url='http://h'\nprofile='azure'\napi_version='1&a=b'", "models.r.api_version"),
         (REMOTE + "url='ftp://host/v1'", "models.r.url"),
         (REMOTE + "url='https:///v1'", "models.r.url"),
         (REMOTE + "url='https://a..b/v1'", "models.r.url"),
@@ -84,6 +91,19 @@ def test_what_agrees_is_accepted() -> None:
         + "[tenants.t.keys.k]\nkey_file='~/key'\nmodels=['best','m']\n"
     )
     assert list(got.routes) == ["best"]
+
+
+def test_an_unknown_profile_is_told_those_that_there_are() -> None:
+    with pytest.raises(ConfigInvalid, match=r"did you mean openai\?; known: openai, azure, vllm"):
+        config(REMOTE + "url='http://h'\nprofile='opneai'")
+
+
+def test_a_profile_knows_where_its_server_is_and_that_is_egress_too() -> None:
+    model = config(REMOTE + "profile='sarvam'").models["r"]
+    assert isinstance(model, RemoteModel)
+    assert model.address == "https://api.sarvam.ai/v1"
+    with pytest.raises(ConfigInvalid, match=r"egress\.allow"):
+        config("[egress]\nallow=['h']\n" + REMOTE + "profile='sarvam'")
 
 
 HOSTED = REMOTE + "url='https://API.one.example.com./v1'\n"

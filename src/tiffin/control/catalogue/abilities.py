@@ -9,6 +9,7 @@ from tiffin.config.models import (
     RemoteModel,
     WhisperModel,
 )
+from tiffin.types.profiles import profile_of
 
 DOCUMENT_OUTPUTS = frozenset(("text", "confidence", "box", "page", "size"))
 """The outputs of a pipeline that reads documents."""
@@ -38,7 +39,7 @@ def serves(model: Model) -> tuple[str, ...]:
         case OnnxModel() | PythonModel() | PipelineModel() | RemoteModel(protocol="oip"):
             found = ("infer",)
         case RemoteModel():
-            found = (*TEXT_OPERATIONS, "embedding", "rerank", "transcription")
+            found = profile_of(model.profile).serves
         case WhisperModel():
             found = ("transcription",)
         case _:

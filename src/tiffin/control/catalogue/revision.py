@@ -50,6 +50,18 @@ _DECIDING: dict[type[Model], str] = {
     EchoModel: "context tools fail_after",
 }
 
+# Told only where they aren't what they have always been: known revisions keep their names.
+_USUAL: dict[type[Model], dict[str, Any]] = {
+    LlamacppModel: {
+        "engine": "llamacpp",
+        "cache_type": "f16",
+        "task": "generate",
+        "pooling": "",
+        "dimensions": False,
+    },
+    RemoteModel: {"profile": "", "api_version": ""},
+}
+
 
 def manifest_of(model: Model, others: Mapping[str, Model] = _ALONE) -> Manifest:
     """The manifest of a model of the configuration; `others` has the models that it calls."""
@@ -58,19 +70,9 @@ def manifest_of(model: Model, others: Mapping[str, Model] = _ALONE) -> Manifest:
     if isinstance(model, PipelineModel):
         peers = {name: revision_of(others[name], others) for name in peers_of(model)}
         options |= {"models": peers}
-    if isinstance(model, LlamacppModel):
-        # Told only where they aren't what they have always been: known revisions keep their names.
-        options |= {
-            name: value
-            for name, usual in (
-                ("engine", "llamacpp"),
-                ("cache_type", "f16"),
-                ("task", "generate"),
-                ("pooling", ""),
-                ("dimensions", False),
-            )
-            if (value := getattr(model, name)) != usual
-        }
+    for name, usual in _USUAL.get(type(model), {}).items():
+        if (value := getattr(model, name)) != usual:
+            options[name] = value
     return Manifest(runtime=str(model.__struct_config__.tag), files=digests, options=options)
 
 

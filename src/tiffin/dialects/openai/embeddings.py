@@ -19,6 +19,7 @@ from tiffin.dialects.reader import Reader
 from tiffin.errors import SchemaViolation
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.guard import Piece
+from tiffin.types.profiles import profile_of
 from tiffin.types.snapshot import Plan, Target
 from tiffin.types.texts import MAX_INPUTS, EmbeddingRequest
 
@@ -78,9 +79,10 @@ class EmbeddingAsked:
         """The body with the target's name for the model."""
         path = PATH.removeprefix(b"/v1") if target.kind == "remote" else PATH
         name = target.upstream_model or target.model
-        if name == self.model:
+        if name == self.model and not target.profile:
             return Forward(path, JSON_CONTENT, self._canonical)
-        renamed = msgspec.structs.replace(self.request, model=name)
+        user = None if "user" in profile_of(target.profile).unsent else self.request.user
+        renamed = msgspec.structs.replace(self.request, model=name, user=user)
         return Forward(path, JSON_CONTENT, _encode(renamed))
 
     def whole(self, told: Told, target: Target) -> Whole:

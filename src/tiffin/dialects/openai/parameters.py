@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from tiffin.errors import UnsupportedParameter
+from tiffin.types.profiles import profile_of
 from tiffin.types.snapshot import Target
 from tiffin.types.text import ChatRequest, CompletionRequest
 
@@ -33,6 +34,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "echo": (False,),
     "logprobs": (False,),
     "n": (1,),
+    "tool_choice": ("auto",),
 }
 
 # Nothing of a request is kept, whoever answers it.
@@ -86,8 +88,10 @@ def unsupported_by(targets: Iterable[Target]) -> frozenset[str]:
     for target in targets:
         if target.kind != "remote":
             found = found | (LOCAL_UNSUPPORTED if target.tools else _LOCAL_WITHOUT_TOOLS)
-        elif not target.tools:
-            found = found | _TOOLS
+        else:
+            found = found | profile_of(target.profile).unsupported
+            if not target.tools:
+                found = found | _TOOLS
     return found
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from tiffin.dialects.reader import Reader
+from tiffin.types.profiles import PLAIN, Profile
 from tiffin.types.text import (
     ChatRequest,
     CompletionRequest,
@@ -39,9 +40,31 @@ def read(kind: str, body: bytes) -> tuple[TextRequest, bytes]:
     return _READERS[kind].read(body)
 
 
-def encode(request: TextRequest, *, model: str) -> bytes:
-    """The canonical body to forward: the target's model name, and usage asked of every stream."""
-    if isinstance(request, ChatRequest | CompletionRequest) and request.stream:
-        streamed = msgspec.structs.replace(request, model=model, stream_options=_WITH_USAGE)
-        return _ENCODER.encode(streamed)
-    return _ENCODER.encode(msgspec.structs.replace(request, model=model))
+def encode(request: TextRequest, *, model: str, profile: Profile = PLAIN) -> bytes:
+    """The canonical body to forward: the target's model name, and usage asked of every stream.
+
+    In the words that a server of this `profile` knows.
+    """
+    changed: dict[str, Any] = {"model": model}
+    if isinstance(request, ChatRequest | CompletionRequest):
+        if request.stream:
+            changed["stream_options"] = _WITH_USAGE if profile.asks_usage else None
+        changed |= dict.fromkeys(profile.unsent & set(request.__struct_fields__))
+    if isinstance(request, ChatRequest):
+        changed |= _as_known(request, profile)
+    return _ENCODER.encode(msgspec.structs.replace(request, **changed))
+
+
+def _as_known(request: ChatRequest, profile: Profile) -> dict[str, Any]:
+    """What a profile changes in a chat: the limit's name, and participants' names."""
+    changed: dict[str, Any] = {}
+    if profile.limit_name:
+        limit = request.max_completion_tokens or request.max_tokens
+        changed = dict.fromkeys(("max_tokens", "max_completion_tokens"))
+        changed[profile.limit_name] = limit
+    if "messages.name" in profile.unsent:
+        changed["messages"] = [
+            msgspec.structs.replace(message, name=None) if message.name else message
+            for message in request.messages
+        ]
+    return changed

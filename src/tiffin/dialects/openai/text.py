@@ -13,6 +13,7 @@ from tiffin.dialects.openai.usage import StreamScanner, read_whole
 from tiffin.dialects.openai.validate import validate
 from tiffin.ports.exchange import Exchange, Headers
 from tiffin.ports.guard import Piece
+from tiffin.types.profiles import profile_of
 from tiffin.types.snapshot import Plan, Target
 from tiffin.types.text import (
     ChatRequest,
@@ -34,7 +35,6 @@ class TextEndpoint:
     def __init__(self, kind: str, path: bytes) -> None:
         self.kind = kind
         self.path = path
-        # Endpoints beside OpenAI's lie at a replica's root, and at an upstream's `/v1` root too.
         self.upstream_path = path.removeprefix(b"/v1")
 
     def read(self, exchange: Exchange, body: bytes) -> "TextAsked":
@@ -121,7 +121,11 @@ class TextAsked:
         """The canonical body with the target's name for the model, and usage asked of streams."""
         remote = target.kind == "remote"
         path = self._endpoint.upstream_path if remote else self._endpoint.path
-        return Forward(path, JSON_CONTENT, self._spelling(target.upstream_model or target.model))
+        name = target.upstream_model or target.model
+        if target.profile:
+            profile = profile_of(target.profile)
+            return Forward(path, JSON_CONTENT, encode(self.request, model=name, profile=profile))
+        return Forward(path, JSON_CONTENT, self._spelling(name))
 
     def whole(self, told: Told, target: Target) -> Whole:
         """The answer as it came."""

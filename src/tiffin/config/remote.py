@@ -1,0 +1,47 @@
+"""`[models.NAME]` with `runtime = "remote"`: a model that somebody else's server answers for."""
+
+from typing import Literal
+
+from tiffin.config.fields import ApiVersion, Count, Positive, RegionOrNone, Seconds
+from tiffin.config.model_sections import ModelCommon
+from tiffin.types.profiles import profile_of
+from tiffin.types.residency import DataClass
+
+
+class RemoteModel(
+    ModelCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="remote",
+):
+    """Another server's model. `protocol` is `openai` or `oip` (Open Inference Protocol V2).
+
+    `profile` names what kind of server it is, and so what it can't do (empty: all that OpenAI's
+    can). `url` ends before `/chat/completions`, or before `/v2`; a profile may know it. Azure's
+    `model` is the deployment, `api_version` its API's. It computes in `region` and may be sent
+    data up to `data_class`; where that isn't said, what a key calls public, or nothing.
+    """
+
+    url: str = ""
+    protocol: Literal["openai", "oip"] = "openai"
+    profile: str = ""
+    model: str = ""
+    api_version: ApiVersion = ""
+    key_env: str = ""
+    key_file: str = ""
+    key_command: list[str] = []
+    max_concurrency: Positive = 64
+    queue: Count = 256
+    connect_timeout_s: Seconds = 5.0
+    first_byte_timeout_s: Seconds = 60.0
+    between_bytes_timeout_s: Seconds = 60.0
+    tools: bool = True
+    region: RegionOrNone = ""
+    data_class: DataClass = ""
+
+    @property
+    def address(self) -> str:
+        """Where it is: as its section says, or as its profile knows."""
+        return self.url or profile_of(self.profile).url

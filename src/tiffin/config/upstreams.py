@@ -1,0 +1,45 @@
+"""What a remote model's section must keep to: an address, a profile that there is, one key."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from tiffin.config.hosts import has_host
+from tiffin.config.references import broken_reference
+from tiffin.config.remote import RemoteModel
+from tiffin.config.shape import Problem, nearest
+from tiffin.types.profiles import PROFILES, profile_of
+
+
+def broken_remote(model: RemoteModel, where: str) -> Iterator[Problem]:
+    """Every rule that a remote model's section breaks."""
+    yield from _profile(model, where)
+    yield from _url(model.address, f"{where}.url")
+    yield from broken_reference(model, where, needed=False)
+
+
+def _profile(model: RemoteModel, where: str) -> Iterator[Problem]:
+    name = model.profile
+    if name and name not in PROFILES:
+        yield Problem(
+            f"{where}.profile",
+            f'there is no profile "{name}"{nearest(name, PROFILES)}; known: {", ".join(PROFILES)}',
+        )
+    if name and model.protocol != "openai":
+        yield Problem(f"{where}.profile", f'profiles aren\'t for protocol = "{model.protocol}"')
+    if model.api_version and not profile_of(name).version:
+        versioned = ", ".join(name for name, one in PROFILES.items() if one.version)
+        yield Problem(f"{where}.api_version", f"only profiles with versions have one: {versioned}")
+
+
+def _url(url: str, where: str) -> Iterator[Problem]:
+    try:
+        parts = urlsplit(url)
+        whole = all("!" <= letter <= "~" for letter in url)  # as it goes into a request's head
+        usable = whole and parts.scheme in ("http", "https") and has_host(parts)
+    except ValueError:
+        yield Problem(where, "expected an address such as https://api.example.com/v1")
+        return
+    if not usable:
+        yield Problem(where, "expected an address such as https://api.example.com/v1")
+    elif parts.username or parts.password or parts.query or parts.fragment:
+        yield Problem(where, "no user, password or query here; the key goes to key_env or key_file")
