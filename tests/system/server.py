@@ -111,25 +111,36 @@ class Server:
     def until_ready(
         self, name: str, *, after_pid: int = 0, within_s: float = 20.0
     ) -> ProcessStatus:
-        """The process of this role or model once it is ready, and another than `after_pid`."""
+        """The process of this role or model once it is ready, and another than `after_pid`.
+
+        Where it is a model's, the gateway has heard of it as well.
+        """
 
         def found() -> ProcessStatus | None:
             process = self.find(name)
             ready = process is not None and process.state is State.READY
             return process if ready and process and process.pid != after_pid else None
 
-        return until(found, within_s, lambda: f"{name} ready\n{self.explain()}")
+        process = until(found, within_s, lambda: f"{name} ready\n{self.explain()}")
+        if process.model:
+            until(lambda: self._is_told(process.model), within_s, self.explain)
+        return process
 
     def until_answers(self, model: str, within_s: float = 20.0) -> None:
         """Wait until the gateway knows that the model is ready, and it answers."""
+        said = ""
 
         def answered() -> bool:
+            nonlocal said
             try:
-                return self.chat(model).status_code == 200
-            except httpx.TransportError:
+                reply = self.chat(model, max_tokens=8)  # a small model may ramble for a minute
+            except httpx.TransportError as error:
+                said = repr(error)
                 return False
+            said = reply.text
+            return reply.status_code == 200
 
-        until(answered, within_s, self.explain)
+        until(answered, within_s, lambda: f"{said}\n{self.explain()}")
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
         """Signal the process of this role or model; returns its pid."""
@@ -187,6 +198,14 @@ class Server:
         try:
             return self.status().pid == pid
         except OSError:
+            return False
+
+    def _is_told(self, model: str) -> bool:
+        """Whether the gateway says that a model is ready."""
+        try:
+            url = httpx.URL(self.status().address).join(f"/v2/models/{model}/ready")
+            return self.http.get(url).status_code == 200
+        except httpx.TransportError:
             return False
 
     def explain(self) -> str:
