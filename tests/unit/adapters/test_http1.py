@@ -43,9 +43,7 @@ async def upstream(script: Script, timeouts: Timeouts | None = None) -> AsyncIte
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    endpoint = Endpoint(
-        authority=b"t", host="127.0.0.1", port=port, place=lambda path: b"/p" + path
-    )
+    endpoint = Endpoint(authority=b"t", host="127.0.0.1", port=port, prefix=b"/p")
     backend = Http1Backend(endpoint, timeouts)
     try:
         yield backend

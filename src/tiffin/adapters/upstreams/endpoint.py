@@ -15,8 +15,8 @@ REPLACED_S: Final = 2.0
 class Endpoint:
     """Where to connect: a unix socket's `path`, or `host` and `port`, with TLS where `tls` is set.
 
-    `headers` are whole lines that every request carries; `authority` is the Host header; `place`
-    says which path answers a call's.
+    `headers` are whole lines that every request carries; `authority` is the Host header; `prefix`
+    goes before every call's path, of which `place` says where that is answered.
     """
 
     authority: bytes
@@ -25,6 +25,7 @@ class Endpoint:
     port: int = 0
     tls: ssl.SSLContext | None = None
     headers: bytes = b""
+    prefix: bytes = b""
     place: Callable[[bytes], bytes] = bytes
 
     def unreachable(self, error: OSError | UnicodeError) -> UpstreamUnavailable:

@@ -59,7 +59,7 @@ class Http1Backend:
         head = self._heads.get((call.method, call.path))
         if head is None:
             end = self.endpoint
-            line = b"%b %b HTTP/1.1\r\n" % (call.method, end.place(call.path))
+            line = b"%b %b%b HTTP/1.1\r\n" % (call.method, end.prefix, end.place(call.path))
             head = b"%bhost: %b\r\n%b" % (line, end.authority, end.headers)
             if len(self._heads) < 64:
                 self._heads[call.method, call.path] = head
