@@ -23,6 +23,24 @@ _AXES_ARE_INPUT: Final = 18  # from this version of the operators on
 CLASSES: Final = "classes"
 CONFIDENCE: Final = "confidence"
 
+DATATYPES: Final = {
+    "tensor(bool)": "BOOL",
+    "tensor(uint8)": "UINT8",
+    "tensor(uint16)": "UINT16",
+    "tensor(uint32)": "UINT32",
+    "tensor(uint64)": "UINT64",
+    "tensor(int8)": "INT8",
+    "tensor(int16)": "INT16",
+    "tensor(int32)": "INT32",
+    "tensor(int64)": "INT64",
+    "tensor(float16)": "FP16",
+    "tensor(bfloat16)": "BF16",
+    "tensor(float)": "FP32",
+    "tensor(double)": "FP64",
+    "tensor(string)": "BYTES",
+}
+"""The protocol's names of onnxruntime's types."""
+
 
 def notes(model: bytes) -> dict[str, str]:
     """What the file's maker noted in it (`metadata_props`), by key."""

@@ -2,33 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tiffin.dialects.oip.arrays import DTYPES
+from tiffin.dialects.onnx_file import DATATYPES
 from tiffin.errors import ArtifactError
 from tiffin.types.tensors import ANY, Signature, TensorSpec
 
 Arrays = Mapping[str, NDArray[Any]]
-
-DATATYPES: Final = {
-    "tensor(bool)": "BOOL",
-    "tensor(uint8)": "UINT8",
-    "tensor(uint16)": "UINT16",
-    "tensor(uint32)": "UINT32",
-    "tensor(uint64)": "UINT64",
-    "tensor(int8)": "INT8",
-    "tensor(int16)": "INT16",
-    "tensor(int32)": "INT32",
-    "tensor(int64)": "INT64",
-    "tensor(float16)": "FP16",
-    "tensor(bfloat16)": "BF16",
-    "tensor(float)": "FP32",
-    "tensor(double)": "FP64",
-    "tensor(string)": "BYTES",
-}
 
 
 class Session:

@@ -15,14 +15,13 @@ from tiffin.adapters.runtimes.launch_table import PROFILES
 from tiffin.adapters.runtimes.launched_child import Address, EngineChild, Place
 from tiffin.adapters.runtimes.launched_line import EngineLine, Pool, said
 from tiffin.adapters.runtimes.launched_stream import LaunchedRun
-from tiffin.adapters.runtimes.sampling import COMPLETION_TOKENS, offered_tools
+from tiffin.adapters.runtimes.prompts import answer_room, wanted_tokens
+from tiffin.adapters.runtimes.sampling import offered_tools
 from tiffin.config.models import LaunchedModel
 from tiffin.dialects.openai.parameters import refuse_unsupported
 from tiffin.errors import (
-    ContextLengthExceeded,
     InvalidRequest,
     LoadFailed,
-    SchemaViolation,
     TiffinError,
     UnsupportedOperation,
     UnsupportedParameter,
@@ -224,23 +223,10 @@ class LaunchedRuntime:
         text: str = "",
         tool_names: list[str] | None = None,
     ) -> Prompt:
+        most = answer_room(request, len(tokens), self._context, exact=self._counts)
         chat = isinstance(request, ChatRequest)
-        param = "messages" if chat else "prompt"
-        if not tokens:
-            raise SchemaViolation(f"'{param}' has no tokens", param=param)
-        wanted = request.max_completion_tokens if isinstance(request, ChatRequest) else None
-        wanted = wanted or request.max_tokens
-        left = self._context - len(tokens)
-        if self._counts and left < (wanted or 1):
-            asked = f" and {wanted} tokens of answer were asked for" if wanted else ""
-            raise ContextLengthExceeded(
-                f"this model's context is {self._context} tokens, but '{param}' has"
-                f" {len(tokens)}{asked}; prompt and answer must fit it together",
-                param=param,
-            )
-        most = wanted or (max(1, left) if chat else max(1, min(left, COMPLETION_TOKENS)))
         exact = self._counts and (not chat or self._profile.counts_chat)
-        if wanted or exact or not chat:
+        if wanted_tokens(request) or exact or not chat:
             question["max_tokens"] = most
         return Prompt(
             tokens=tokens,

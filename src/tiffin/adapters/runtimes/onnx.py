@@ -15,30 +15,13 @@ from numpy.typing import NDArray
 
 from tiffin.adapters.runtimes.named_files import NamedFiles
 from tiffin.adapters.runtimes.quantized import scales_by_batch
-from tiffin.dialects.onnx_file import with_best
+from tiffin.dialects.onnx_file import DATATYPES, with_best
 from tiffin.errors import InvalidRequest, LoadFailed, RunFailed, SchemaViolation
 from tiffin.ports.tensor_runtime import Run
 from tiffin.telemetry import log
 from tiffin.types.tensors import ANY, Signature, TensorSpec
 
 Arrays = Mapping[str, NDArray[Any]]
-
-DATATYPES: Final = {
-    "tensor(bool)": "BOOL",
-    "tensor(uint8)": "UINT8",
-    "tensor(uint16)": "UINT16",
-    "tensor(uint32)": "UINT32",
-    "tensor(uint64)": "UINT64",
-    "tensor(int8)": "INT8",
-    "tensor(int16)": "INT16",
-    "tensor(int32)": "INT32",
-    "tensor(int64)": "INT64",
-    "tensor(float16)": "FP16",
-    "tensor(bfloat16)": "BF16",
-    "tensor(float)": "FP32",
-    "tensor(double)": "FP64",
-    "tensor(string)": "BYTES",
-}
 
 CPU: Final = "CPUExecutionProvider"
 PROVIDERS: Final = {

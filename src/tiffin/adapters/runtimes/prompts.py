@@ -122,30 +122,12 @@ class Prompts:
         text: str = "",
         tool_names: list[str] | None = None,
     ) -> Prompt:
-        chat = isinstance(request, ChatRequest)
-        param = "messages" if chat else "prompt"
-        if not tokens:
-            raise SchemaViolation(f"'{param}' has no tokens", param=param)
-        wanted = request.max_completion_tokens if isinstance(request, ChatRequest) else None
-        wanted = wanted or request.max_tokens
-        left = self._capabilities.context_tokens - len(tokens)
-        if left < (wanted or 1):
-            raise self._too_long(len(tokens), wanted, param)
         return Prompt(
             tokens=tokens,
-            answer_tokens=wanted or (left if chat else min(left, COMPLETION_TOKENS)),
+            answer_tokens=answer_room(request, len(tokens), self._capabilities.context_tokens),
             sampling={**sampling, "rivals": wanted_rivals(request)},
             text=text,
             tool_names=tool_names or [],
-        )
-
-    def _too_long(self, tokens: int, wanted: int | None, param: str) -> ContextLengthExceeded:
-        context = self._capabilities.context_tokens
-        asked = f" and {wanted} tokens of answer were asked for" if wanted else ""
-        return ContextLengthExceeded(
-            f"this model's context is {context} tokens, but '{param}' has {tokens}{asked};"
-            " prompt and answer must fit it together",
-            param=param,
         )
 
     def _check_tokens(self, tokens: list[int], param: str) -> None:
@@ -155,6 +137,40 @@ class Prompts:
                 f" {self._vocabulary.size - 1}",
                 param=param,
             )
+
+
+def answer_room(
+    request: ChatRequest | CompletionRequest,
+    prompt_tokens: int,
+    context: int,
+    *,
+    exact: bool = True,
+) -> int:
+    """How many tokens the answer may have: those asked for, else what the context leaves.
+
+    Raises `SchemaViolation` for an empty prompt, `ContextLengthExceeded` where both don't fit;
+    not that where the prompt's size isn't `exact`.
+    """
+    chat = isinstance(request, ChatRequest)
+    param = "messages" if chat else "prompt"
+    if not prompt_tokens:
+        raise SchemaViolation(f"'{param}' has no tokens", param=param)
+    left = context - prompt_tokens
+    wanted = wanted_tokens(request)
+    if exact and left < (wanted or 1):
+        asked = f" and {wanted} tokens of answer were asked for" if wanted else ""
+        raise ContextLengthExceeded(
+            f"this model's context is {context} tokens, but '{param}' has {prompt_tokens}{asked};"
+            " prompt and answer must fit it together",
+            param=param,
+        )
+    return wanted or max(1, left if chat else min(left, COMPLETION_TOKENS))
+
+
+def wanted_tokens(request: ChatRequest | CompletionRequest) -> int | None:
+    """The most tokens of answer that a request asks for, None where it leaves that open."""
+    wanted = request.max_completion_tokens if isinstance(request, ChatRequest) else None
+    return wanted or request.max_tokens
 
 
 def _no_tools(param: str) -> UnsupportedParameter:
