@@ -322,6 +322,7 @@ class UpstreamUnavailable(Unavailable):
     """A replica or upstream couldn't be reached, or broke before it answered."""
 
     slug = "upstream_unavailable"
+    stale = False  # whether a connection that had been kept was found closed
 
 
 class DeadlineExceeded(TiffinError):

@@ -2,6 +2,7 @@
 
 import ssl
 from functools import partial
+from math import inf
 from urllib.parse import urlsplit
 
 from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
@@ -36,10 +37,17 @@ def upstream(target: Target, outbox: Outbox) -> ClosableBackend:
                 version=target.api_version,
             ),
         ),
-        Timeouts(
-            connect_s=target.connect_timeout_s,
-            first_byte_s=target.first_byte_timeout_s,
-            between_bytes_s=target.between_bytes_timeout_s,
-        ),
+        timeouts_of(target),
+        resends=False,  # each call that it may charge for is an attempt of its own
         outbox=outbox,
+    )
+
+
+def timeouts_of(target: Target) -> Timeouts:
+    """How long each phase of a call there may take."""
+    return Timeouts(
+        connect_s=target.connect_timeout_s,
+        first_byte_s=target.first_byte_timeout_s,
+        between_bytes_s=target.between_bytes_timeout_s,
+        total_s=target.total_timeout_s or inf,
     )

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tiffin.config.fields import ApiVersion, Count, Positive, RegionOrNone, Seconds
+from tiffin.config.fields import ApiVersion, Count, Positive, RegionOrNone, Seconds, SecondsOrNone
 from tiffin.config.model_sections import ModelCommon
 from tiffin.types.profiles import profile_of
 from tiffin.types.residency import DataClass
@@ -22,6 +22,9 @@ class RemoteModel(
     can). `url` ends before `/chat/completions`, or before `/v2`; a profile may know it. Azure's
     `model` is the deployment, `api_version` its API's. It computes in `region` and may be sent
     data up to `data_class`; where that isn't said, what a key calls public, or nothing.
+
+    A request is tried here `attempts` times, and each try given up after `total_timeout_s` (0: when
+    the request's own time is over).
     """
 
     url: str = ""
@@ -37,6 +40,8 @@ class RemoteModel(
     connect_timeout_s: Seconds = 5.0
     first_byte_timeout_s: Seconds = 60.0
     between_bytes_timeout_s: Seconds = 60.0
+    total_timeout_s: SecondsOrNone = 0.0
+    attempts: Positive = 2
     tools: bool = True
     region: RegionOrNone = ""
     data_class: DataClass = ""

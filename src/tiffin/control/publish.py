@@ -187,7 +187,8 @@ def _plans(
 
     for name, model in config.models.items():
         # Where one replica goes, another takes over, or the same one when it is loaded again.
-        add(name, model, [name], model.guard, 1 if isinstance(model, RemoteModel) else 2)
+        attempts = model.attempts if isinstance(model, RemoteModel) else 2
+        add(name, model, [name], model.guard, attempts)
     for name, route in config.routes.items():
         # A route without a guard of its own has models that agree on one.
         guard = route.guard or config.models[route.models[0]].guard
@@ -260,6 +261,7 @@ def _remote_target(name: str, revision: str, model: RemoteModel, state: str, rea
         connect_timeout_s=model.connect_timeout_s,
         first_byte_timeout_s=model.first_byte_timeout_s,
         between_bytes_timeout_s=model.between_bytes_timeout_s,
+        total_timeout_s=model.total_timeout_s,
         tools=model.tools,
         region=model.region,
         data_class=model.data_class,

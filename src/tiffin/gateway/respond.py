@@ -8,7 +8,7 @@ import msgspec
 from tiffin.dialects.dialect import Asked, Dialect, Whole
 from tiffin.errors import Draining, TiffinError, UpstreamFailed
 from tiffin.gateway.account import Account
-from tiffin.gateway.attempts import Answer, Begun
+from tiffin.gateway.run import Answer, Begun
 from tiffin.ports.exchange import Exchange, Headers
 
 JSON = (b"content-type", b"application/json")

@@ -11,7 +11,7 @@ from tiffin.dialects.dialect import Asked
 from tiffin.errors import Draining, TiffinError, UnsupportedOperation
 from tiffin.gateway.account import Account, Accounts
 from tiffin.gateway.admit import Admission
-from tiffin.gateway.attempts import Attempts, Run
+from tiffin.gateway.attempts import Attempts
 from tiffin.gateway.authenticate import Authentication, check_endpoint, check_tools
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.due import Due, due
@@ -22,6 +22,7 @@ from tiffin.gateway.operations import Operation
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery, send_answer, send_error
 from tiffin.gateway.route import route
+from tiffin.gateway.run import Run
 from tiffin.gateway.urgency import is_batch
 from tiffin.ports.exchange import Exchange
 from tiffin.types.snapshot import Plan, Snapshot

@@ -54,7 +54,7 @@ class FaultyUpstream:
     ) -> Http1Backend:
         """A client that reaches it without a socket; satisfies `ports.backend.Backend`."""
         headers = f"authorization: Bearer {key}\r\n".encode() if key else b""
-        end = Endpoint(authority=host.encode(), host=host, headers=headers, prefix=PREFIX.encode())
+        end = Endpoint(authority=host.encode(), host=host, headers=headers, place=_below)
         return _Joined(self, end, timeouts)
 
     @asynccontextmanager
@@ -118,7 +118,7 @@ class _Joined(Http1Backend):
     def __init__(
         self, upstream: FaultyUpstream, endpoint: Endpoint, timeouts: Timeouts | None
     ) -> None:
-        super().__init__(endpoint, timeouts)
+        super().__init__(endpoint, timeouts, resends=False)
         self._upstream = upstream
 
     async def connect(self, deadline: float) -> Connection:
@@ -195,6 +195,10 @@ class _End(asyncio.Protocol):
         else:
             self._playing = None
             self._next()
+
+
+def _below(path: bytes) -> bytes:
+    return PREFIX.encode() + path
 
 
 def _request(data: bytes) -> tuple[Seen, bytes] | None:

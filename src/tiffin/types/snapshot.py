@@ -122,6 +122,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     connect_timeout_s: float = 5.0
     first_byte_timeout_s: float = 60.0
     between_bytes_timeout_s: float = 60.0
+    total_timeout_s: float = 0.0
     tools: bool = True
     region: str = ""
     data_class: str = ""

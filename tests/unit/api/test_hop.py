@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tiffin.api.hop import LONGEST_HOP_S, context_of
 from tiffin.errors import InvalidRequest
-from tiffin.gateway.attempts import _times
+from tiffin.gateway.attempt import times
 from tiffin.gateway.due import Due
 from tiffin.serving.replica import Context
 from tiffin.testing.clock import FakeClock
@@ -78,7 +78,7 @@ def test_what_the_gateway_says_is_what_the_replica_hears(
     """Whatever the way takes, the deadline is the same moment on both sides, to a millisecond."""
     sent = 10_000 * at
     due = Due(sent + left_s, sent + left_s / 2)
-    lines = _times(due, sent, sent - held_s).split(b"\r\n")[:-1]
+    lines = times(due, sent, sent - held_s).split(b"\r\n")[:-1]
     headers = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
     clock = FakeClock(at_s=sent + way_s)
     found = context_of(FakeExchange(b"POST", b"/", headers=headers), clock)

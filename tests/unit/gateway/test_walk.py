@@ -23,7 +23,6 @@ from tiffin.errors import (
 )
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.admit import Admission
-from tiffin.gateway.attempts import Run
 from tiffin.gateway.authenticate import Authentication
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
@@ -31,6 +30,7 @@ from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.operations import all_operations
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery
+from tiffin.gateway.run import Run
 from tiffin.gateway.walk import Stages, Walk
 from tiffin.ports.backend import Call, Reply
 from tiffin.ports.exchange import Exchange

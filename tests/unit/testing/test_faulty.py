@@ -23,6 +23,10 @@ STREAMED = CHAT[:-1] + b',"stream":true}'
 Work = Callable[[FaultyUpstream, Http1Backend], Awaitable[None]]
 
 
+def below(path: bytes) -> bytes:
+    return b"/v1" + path
+
+
 def virtually(upstream: FaultyUpstream, work: Work) -> None:
     async def run() -> None:
         backend = upstream.backend(QUICK)
@@ -38,7 +42,7 @@ def really(upstream: FaultyUpstream, work: Work) -> None:
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(upstream.listening())
             port = int(url.rsplit(":")[-1].split("/")[0])
-            end = Endpoint(authority=b"t", host="127.0.0.1", port=port, prefix=b"/v1")
+            end = Endpoint(authority=b"t", host="127.0.0.1", port=port, place=below)
             backend = Http1Backend(end, QUICK)
             stack.callback(backend.close)
             await work(upstream, backend)

@@ -8,7 +8,13 @@ from typing import Protocol, cast
 import httptools
 
 from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
-from tiffin.errors import DeadlineExceeded, TiffinError, UpstreamFailed, UpstreamUnavailable
+from tiffin.errors import (
+    DeadlineExceeded,
+    ModelTimeout,
+    TiffinError,
+    UpstreamFailed,
+    UpstreamUnavailable,
+)
 from tiffin.ports.outbox import Outbox
 
 PAUSE_OVER_BYTES = 262_144
@@ -43,6 +49,7 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
         "_error",
         "_head_bytes",
         "_head_done",
+        "_is_own",
         "_keep",
         "_length_known",
         "_loop",
@@ -83,6 +90,7 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
         self.retry_after: float | None = None
         self.heard = False
         self._deadline = deadline
+        self._is_own = False
         self._head_done = False
         self._head_bytes = 0
         self._length_known = False
@@ -96,8 +104,10 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
 
     async def exchange(self, data: bytes, deadline: float) -> "Connection":
         """Send a request and wait for the reply's head."""
-        self._reset(deadline)
-        self.expires = min(deadline, self._loop.time() + self._pool.timeouts.first_byte_s)
+        now, limits = self._loop.time(), self._pool.timeouts
+        self._reset(min(deadline, now + limits.total_s))
+        self._is_own = self._deadline < deadline
+        self.expires = min(self._deadline, now + limits.first_byte_s)
         self._pool.begin(self)
         self._pool.outbox.write(self.transport, data)
         while not self._head_done:
@@ -172,7 +182,9 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
     def expire(self, now: float) -> None:
         """A timer ran out: the deadline's, or this phase's."""
         limits = self._pool.timeouts
-        if now > self._deadline:
+        if now > self._deadline and self._is_own:
+            self._fail(ModelTimeout(f"no whole answer within {limits.total_s:g} s"))
+        elif now > self._deadline:
             self._fail(DeadlineExceeded("the deadline passed while waiting for the model"))
         elif not self._head_done:
             self._fail(UpstreamUnavailable(f"no answer within {limits.first_byte_s:g} s"))

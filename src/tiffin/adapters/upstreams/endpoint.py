@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from tiffin.errors import UpstreamUnavailable
@@ -53,8 +54,10 @@ class Endpoint:
 
 @dataclass(slots=True, frozen=True)
 class Timeouts:
-    """Seconds for each phase of an exchange; the call's own deadline holds beside them."""
+    """Seconds for each phase of an exchange and for all of it, from sending the request to the end
+    of its reply; the call's own deadline holds beside them."""
 
     connect_s: float = 5.0
     first_byte_s: float = 300.0
     between_bytes_s: float = 300.0
+    total_s: float = inf

@@ -20,7 +20,11 @@ STALE_WITHIN_S = 0.25
 
 
 class Http1Backend:
-    """A pool of connections to one endpoint; satisfies `ports.backend.Backend`."""
+    """A pool of connections to one endpoint; satisfies `ports.backend.Backend`.
+
+    Where a connection that was kept turns out to be closed, it `resends` what it was for (a GET in
+    any case); else that is an `UpstreamUnavailable` that is `stale`: the call may have arrived.
+    """
 
     def __init__(
         self,
@@ -28,12 +32,14 @@ class Http1Backend:
         timeouts: Timeouts | None = None,
         *,
         max_idle: int = 256,
+        resends: bool = True,
         outbox: Outbox | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.outbox: Outbox = outbox or DirectOutbox()
         self.timeouts = timeouts or Timeouts()
         self.max_idle = max_idle
+        self.resends = resends
         self.idle: deque[Connection] = deque()
         self.active: set[Connection] = set()
         self._loop = asyncio.get_running_loop()
@@ -138,9 +144,12 @@ class _Exchange:
             sent = pool._loop.time()
             try:
                 return await connection.exchange(data, call.deadline)
-            except UpstreamUnavailable:
+            except UpstreamUnavailable as error:
                 self._leave()
                 if connection.heard or pool._loop.time() - sent > STALE_WITHIN_S:
+                    raise
+                if not (pool.resends or call.method == b"GET"):
+                    error.stale = True
                     raise
             except BaseException:
                 self._leave()

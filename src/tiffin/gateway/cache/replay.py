@@ -4,9 +4,9 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 from tiffin.gateway.account import Accounts
-from tiffin.gateway.attempts import Run
 from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply, ExactCache, cache_key
 from tiffin.gateway.respond import Delivery, send_kept
+from tiffin.gateway.run import Run
 
 HIT = (b"x-tiffin-cache", b"hit")
 NOT_CACHED: AbstractContextManager[bool] = nullcontext(enter_result=False)

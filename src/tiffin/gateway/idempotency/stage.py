@@ -8,11 +8,11 @@ from types import TracebackType
 
 from tiffin.errors import Blocked, SchemaViolation, TiffinError, Unavailable
 from tiffin.gateway.account import NO_USAGE, Account
-from tiffin.gateway.attempts import Run
 from tiffin.gateway.idempotency.finish import FINISH, Lasting
 from tiffin.gateway.idempotency.keys import Wanted
 from tiffin.gateway.idempotency.register import KeptAnswer, Register
 from tiffin.gateway.respond import Delivery, send_kept
+from tiffin.gateway.run import Run
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.key_log import Fact
 from tiffin.types.snapshot import Principal

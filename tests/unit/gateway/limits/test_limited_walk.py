@@ -113,7 +113,7 @@ async def test_an_answer_from_the_cache_costs_nothing() -> None:
 async def test_a_second_try_reserves_nothing_twice() -> None:
     shop = shop_of(ScriptedBackend(stream(ROLE, UpstreamFailed("cut")), stream(*GOOD)))
     await shop.ask(stream=True)
-    await shop.ask(stream=True)
+    assert [one.error for one in shop.ledger.last.attempts] == ["upstream_failed", ""]
     assert used(shop)["tokens"] == 9
     shop.settled()
 
