@@ -6,6 +6,7 @@ Contract:
 - While one gateway has the turn no other has it. Whoever has it and has read until nothing more
   comes knows every fact that was appended in an earlier turn.
 - An epoch that has ended appends nothing any more.
+- A fact that was damaged isn't read, and all others are; `damage` says of whose epoch it was.
 - `append` of a fact without content finds room, as long as no more than a few thousand are begun.
 """
 
@@ -61,10 +62,22 @@ class Place(NamedTuple):
 Told = tuple[Fact, Place]
 
 
+class Damage(NamedTuple):
+    """Facts that were lost: the first in `segment` at `offset`, no more than `lost` of them, none
+    written later than `at_ns` (UTC)."""
+
+    segment: str
+    offset: int
+    lost: int
+    at_ns: int
+
+
 class KeyLog(Protocol):
-    """One gateway's end of the log; `epoch` is its own."""
+    """One gateway's end of the log; `epoch` is its own. `damage` is what was lost of others' facts,
+    by epoch, as far as they were read."""
 
     epoch: str
+    damage: dict[str, Damage]
 
     def turn(self) -> AbstractContextManager[bool]:
         """Have the turn while inside, unless it is false; raises `Unavailable`."""

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from tiffin.adapters.stores.segments import Record, SegmentWriter, records
+from tiffin.adapters.stores.segments import MANY, Record, SegmentWriter, records
 from tiffin.errors import Unavailable
-from tiffin.ports.key_log import Fact, Place, Standing, Told
+from tiffin.ports.key_log import Damage, Fact, Place, Standing, Told
 from tiffin.telemetry import epochs
 from tiffin.telemetry.mapped import Allocate
 
@@ -31,6 +31,8 @@ SEGMENT_BYTES: Final = 8 << 20
 RESERVE_BYTES: Final = 1 << 20
 # A folder that was changed more lately may change again without its time saying so.
 _SETTLED_NS: Final = 100_000_000
+# What is stored through memory may change a file's time that much later.
+_WRITTEN_BACK_NS: Final = 60_000_000_000
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Fact).decode
@@ -65,6 +67,7 @@ class FolderKeyLog:
         allocate: Allocate = os.posix_fallocate,
     ) -> None:
         self.epoch = epoch
+        self.damage: dict[str, Damage] = {}
         self._folder = folder
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
@@ -168,6 +171,7 @@ class FolderKeyLog:
         epoch = _parse(segment)[0]
         if epoch != self.epoch and epoch not in self._list():
             self._others[epoch].close()
+            self.damage.pop(epoch, None)
             (self._folder / (epoch + LOCK_SUFFIX)).unlink(missing_ok=True)
 
     def shut(self) -> None:
@@ -211,15 +215,27 @@ class FolderKeyLog:
         while len(told) < most:
             if reading.fd >= 0:
                 name = _name(epoch, reading.at)
-                for record in records(reading.fd, reading.offset):
+                ended = epoch in self._ended or reading.at < reading.numbers[-1]
+                for record in records(reading.fd, reading.offset, ended=ended):
                     reading.offset += record.size
-                    if record.fact:
-                        told.append((_DECODE(record.fact), _place(name, record)))
+                    fact = _fact(record)
+                    if fact is not None:
+                        told.append((fact, _place(name, record)))
+                    else:
+                        self._note(epoch, reading.fd, name, record)
                     if len(told) >= most:
                         return told
             if not self._next(epoch, reading):
                 return told
         return told
+
+    def _note(self, epoch: str, fd: int, segment: str, record: Record) -> None:
+        """Facts are lost: when they were written at the latest is when their file was, if it is."""
+        written_ns = os.fstat(fd).st_mtime_ns + _WRITTEN_BACK_NS
+        at_ns = written_ns if epoch in self._ended else max(written_ns, time.time_ns())
+        known = self.damage.get(epoch, Damage(segment, record.offset, 0, at_ns))
+        lost = known.lost + (record.lost or MANY)
+        self.damage[epoch] = known._replace(lost=lost, at_ns=max(at_ns, known.at_ns))
 
     def _next(self, epoch: str, reading: Reading) -> bool:
         """Go on to the next segment, if there is one: then nothing is added to this one."""
@@ -263,6 +279,14 @@ def _parse(name: str) -> tuple[str, int]:
         return "", 0
     epoch, _, number = name.removesuffix(SUFFIX).rpartition(".")
     return (epoch, int(number)) if epoch and number.isdecimal() else ("", 0)
+
+
+def _fact(record: Record) -> Fact | None:
+    """What a record says; None where it was damaged, if only by chance with a right checksum."""
+    try:
+        return _DECODE(record.fact) if record.fact else None
+    except msgspec.DecodeError:
+        return None
 
 
 def _place(segment: str, record: Record) -> Place:

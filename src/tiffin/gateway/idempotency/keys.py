@@ -160,12 +160,15 @@ class Keys:
             )
         return known
 
-    def bury(self, epoch: str) -> None:
-        """A gateway's life has ended, and all its facts are known: what it ran is over."""
+    def bury(self, epoch: str, *, whole: bool = True) -> None:
+        """A gateway's life has ended, and all its facts are known: what it ran is over.
+
+        Where they aren't `whole`, the end of what ran may be among those that are missing.
+        """
         for entry in [e for e in self._entries.values() if e.fact.epoch == epoch]:
-            if entry.fact.standing is Standing.RUNNING:
+            if entry.fact.standing is Standing.RUNNING and whole:
                 self._remove(entry)
-            elif entry.fact.standing is Standing.PAYING:
+            elif entry.begun:
                 lost = msgspec.structs.replace(entry.fact, standing=Standing.LOST)
                 self.learn(lost, entry.place, lost.at_ns)
 

@@ -1,6 +1,7 @@
 """The keys of this data folder as one gateway knows them: it claims them, and keeps their answers.
 
-What must hold when the process dies at any moment is in the log before it is true here.
+What must hold when the process dies at any moment is in the log before it is true here. Every key
+has two facts there at least, so that one that is damaged takes no key with it.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from tiffin.errors import Indeterminate, NotFound, TiffinError, Unavailable
 from tiffin.gateway.idempotency.keys import Bounds, Entry, Keys, Wanted
 from tiffin.gateway.respond import Kept
 from tiffin.ports.clock import Clock
-from tiffin.ports.key_log import Fact, KeyLog, Place, Standing
+from tiffin.ports.key_log import Damage, Fact, KeyLog, Place, Standing
 from tiffin.ports.vault import Label, Vault
 
 READ_AT_ONCE = 500
@@ -23,6 +24,8 @@ CROWDED_BYTES = 64 << 20
 TURN_TRIES = 50
 TURN_WAIT_S = 0.01
 NOWHERE = Place("", 0, 0, 0)
+BORNE = 1
+"""So many facts of an epoch may be lost without any key."""
 
 log = structlog.get_logger("tiffin.gateway")
 
@@ -42,6 +45,7 @@ class Register:
         self._vault = vault
         self._clock = clock
         self._buried: set[str] = set()
+        self._damaged: dict[str, bool] = {}
         self._loaded = False
         self._fault = ""
 
@@ -124,11 +128,28 @@ class Register:
         known = self.keys.find(wanted.scope)
         if known is not None and known.begun and known.fact.epoch != self._log.epoch:
             self._bury()
+        if known is None:
+            self._check_whole()
         found = self.keys.claim(wanted, self._log.epoch, self._clock.now_ns())
         if isinstance(found, Entry):
             return self._answer(found)
+        self._log.append(found)
         self._tell(found)
         return found
+
+    def _check_whole(self) -> None:
+        """A key that nobody knows is a new one, unless keys were lost that may still count."""
+        for one in self._log.damage.values():
+            if self._unsure(one):
+                raise Indeterminate(
+                    f"the log of idempotency keys is damaged (file {one.segment}), so nobody can"
+                    " know whether a request with this key was done before, and it isn't run; send"
+                    " it without a key if it may be done twice"
+                )
+
+    def _unsure(self, one: Damage) -> bool:
+        """Whether keys may be lost that are remembered still."""
+        return one.lost > BORNE and self._clock.now_ns() < one.at_ns + self.keys.bounds.keep_ns
 
     def _answer(self, entry: Entry) -> KeptAnswer:
         fact, reason = entry.fact, "it was too large"
@@ -158,7 +179,22 @@ class Register:
         now_ns = self._clock.now_ns()
         for fact, place in told:
             self.keys.learn(fact, place, now_ns)
+        self._tell_of_damage()
         return bool(told)
+
+    def _tell_of_damage(self) -> None:
+        """Say once of each epoch that facts of it are lost, and once more where keys may be."""
+        damage = self._log.damage
+        lost = {epoch: one.lost > BORNE for epoch, one in damage.items()}
+        for epoch, keys in lost.items():
+            if self._damaged.get(epoch) is not keys:
+                log.error(
+                    "idempotency_keys_damaged",
+                    segment=damage[epoch].segment,
+                    offset=damage[epoch].offset,
+                    keys_lost=keys,
+                )
+        self._damaged = lost
 
     def _catch_up(self) -> None:
         while self._read(READ_AT_ONCE):
@@ -169,7 +205,7 @@ class Register:
         if ended - self._buried:
             self._catch_up()  # what they wrote last
             for epoch in ended - self._buried:
-                self.keys.bury(epoch)
+                self.keys.bury(epoch, whole=epoch not in self._log.damage)
         self._buried = ended
 
     def _move(self) -> None:
@@ -178,17 +214,28 @@ class Register:
         queues = self._log.movable()
         total = sum(size for queue in queues for _, size in queue)
         crowded = total > 2 * self.keys.all.bytes + CROWDED_BYTES
-        for (segment, size), *_ in queues:
+        aside = {one.segment for one in self._log.damage.values() if self._unsure(one)}
+        for queue in queues:
+            segment, size = queue[0]
+            if any(name in aside for name, _ in queue):
+                continue  # without it nobody would know that keys are missing
             entries = self.keys.in_segment(segment)
             counting = sum(entry.place.bytes for entry in entries)
             if counting * 2 > size and not crowded:
                 continue
             for entry in _slice(entries):
-                content = self._log.content(entry.place) if entry.place.content_bytes else b""
-                self._tell(entry.fact, content)
+                self._copy(entry)
             if not self.keys.in_segment(segment):
                 self._log.drop(segment)
             return
+
+    def _copy(self, entry: Entry) -> None:
+        """Write a fact anew; should it be damaged there, its key is lost, not free."""
+        fact, place = entry.fact, entry.place
+        content = self._log.content(place) if place.content_bytes else b""
+        lost = Standing.LOST if fact.standing is Standing.DONE else fact.standing
+        self._log.append(msgspec.structs.replace(fact, standing=lost, kept=False))
+        self._tell(fact, content)
 
 
 def _slice(entries: list[Entry]) -> Iterator[Entry]:

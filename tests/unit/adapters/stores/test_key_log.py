@@ -16,7 +16,7 @@ from tiffin.gateway.idempotency import register as register_module
 from tiffin.gateway.idempotency.keys import Bounds, Wanted
 from tiffin.gateway.idempotency.register import KeptAnswer, Register
 from tiffin.ports.key_log import Fact, Standing
-from tiffin.ports.vault import Label
+from tiffin.ports.vault import Label, Vault
 from tiffin.testing.clock import FakeClock
 
 KIB = 1024
@@ -205,8 +205,9 @@ class Clear:
 class World:
     """Up to two gateways on one folder, which are killed and started; and what really happened."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, vault: Vault | None = None) -> None:
         self.folder = folder
+        self.vault = vault or Clear()
         self.clock = FakeClock()
         self.lives = 0
         self.gateways: list[Register] = []
@@ -222,7 +223,7 @@ class World:
         log = FolderKeyLog(
             self.folder, f"ep_{self.lives:04d}", max_bytes=64 << 20, segment_bytes=32 * KIB
         )
-        register = Register(log, Clear(), self.clock, BOUNDS)
+        register = Register(log, self.vault, self.clock, BOUNDS)
         while register._read(50):
             pass
         register._bury()
