@@ -17,7 +17,7 @@ from tiffin.errors import (
 )
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
-from tiffin.serving.replica import Context
+from tiffin.serving.context import Context
 from tiffin.telemetry import log
 from tiffin.types.usage import Usage
 
@@ -33,7 +33,8 @@ def context_of(exchange: Exchange, clock: Clock) -> Context:
     batch = exchange.header(b"x-tiffin-priority") == b"batch"
     opened, sent = _clock(exchange, clock.monotonic())
     deadline, aim, first = [sent + _left_s(exchange, name) for name in _TIMES]
-    return Context(tenant, deadline, batch, aim, first, _weight(exchange), opened)
+    most = _most_tokens(exchange)
+    return Context(tenant, deadline, batch, aim, first, _weight(exchange), opened, most)
 
 
 def _clock(exchange: Exchange, now: float) -> tuple[float, float]:
@@ -64,6 +65,15 @@ def _weight(exchange: Exchange) -> float:
     if not 0 < weight < math.inf:
         raise InvalidRequest("x-tiffin-weight must be a number above 0")
     return weight
+
+
+def _most_tokens(exchange: Exchange) -> int:
+    said = exchange.header(b"x-tiffin-most-tokens")
+    if said is None:
+        return 0
+    if not _is_whole(said):
+        raise InvalidRequest("x-tiffin-most-tokens must be a whole number")
+    return int(said)
 
 
 def _left_s(exchange: Exchange, name: bytes) -> float:

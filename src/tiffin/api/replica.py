@@ -22,7 +22,8 @@ from tiffin.errors import (
 )
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.text_runtime import Prompt
-from tiffin.serving.replica import Context, Replica, Within
+from tiffin.serving.context import Context
+from tiffin.serving.replica import Replica, Within
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.text import (
     ChatRequest,

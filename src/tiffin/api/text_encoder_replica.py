@@ -25,7 +25,8 @@ from tiffin.errors import (
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.tokenizer import Tokenizer
-from tiffin.serving.replica import Context, Within
+from tiffin.serving.context import Context
+from tiffin.serving.replica import Within
 from tiffin.serving.texts.encoder import Encoder
 from tiffin.serving.texts.measures import TextMeasures
 from tiffin.serving.texts.reading import INLINE_CHARACTERS

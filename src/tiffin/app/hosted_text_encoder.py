@@ -22,7 +22,7 @@ from tiffin.errors import LoadFailed, Loading, TiffinError
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.tensor_runtime import TensorRuntime
 from tiffin.ports.tokenizer import Tokenizer
-from tiffin.serving.replica import Context
+from tiffin.serving.context import Context
 from tiffin.serving.tensors.measures import TensorMeasures
 from tiffin.serving.tensors.replica import TensorReplica
 from tiffin.serving.tensors.waiting import Ran

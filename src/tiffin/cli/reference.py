@@ -19,6 +19,7 @@ from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
 from tiffin.telemetry import events
 from tiffin.types.budgets import Budget
+from tiffin.types.caps import Caps
 from tiffin.types.limits import Limits, Rule
 from tiffin.types.tls import Tls
 from tiffin.types.usage import Usage
@@ -39,6 +40,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
     (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
     (Rule, "[[tenants.NAME.limits.rules]]", "tenants.starter.limits.rules"),
+    (Caps, "[tenants.NAME.limits.per_request]", "tenants.starter.limits.per_request"),
     (Budget, "[tenants.NAME.budgets.BUDGET]", "tenants.starter.budgets.monthly"),
     (schema.Project, "[tenants.NAME.projects.PROJECT]", "tenants.starter.projects.search"),
     (schema.Key, "[tenants.NAME.keys.KEY]", "tenants.starter.keys.main"),

@@ -7,6 +7,7 @@ from tiffin.config.schema import Config
 from tiffin.config.shape import Problem
 from tiffin.config.tenants import place_of_key
 from tiffin.types.budgets import with_budgets
+from tiffin.types.caps import said
 from tiffin.types.limits import Limits, Rule, rules_of
 
 TOKENS = ("input_tokens", "output_tokens", "tokens")
@@ -21,6 +22,8 @@ def effective(config: Config) -> Iterator[str]:
     currency = config.prices.currency
     for where, limits in _sections(config):
         yield from (f"{where}: {in_words(rule, currency)}" for rule in rules_of(limits))
+        for of, most in said(limits.per_request).items():
+            yield f"{where}: at most {most} {of.replace('_', ' ')} in each request"
 
 
 def in_words(rule: Rule, currency: str = "") -> str:

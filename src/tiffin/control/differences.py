@@ -152,12 +152,12 @@ def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _tighter(path: str, was: Any, now: Any) -> bool:
     section, _, name = path.rpartition(".")
-    if was == now:
-        return False
     if path in _BOUNDS:
         return bool(now < was)
     if name in _SCOPES and ".keys." in section:
         return bool(now) and (not was or not set(now) >= set(was))
+    if section.endswith(".limits.per_request"):
+        return now is not None and (was is None or now < was)
     if not section.endswith(".limits"):
         return False
     if name == "rules":

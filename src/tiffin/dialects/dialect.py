@@ -41,6 +41,14 @@ class Extent(NamedTuple):
     size: int = 0
 
 
+class Portion(NamedTuple):
+    """How much of something a request asks for: `of` as caps name it, by which `field`."""
+
+    of: str
+    field: str
+    amount: int
+
+
 @dataclass(slots=True)
 class Told:
     """A whole reply as its head and body came. `usage` is a replica's own word on it, if given."""
@@ -113,6 +121,14 @@ class Asked(Protocol):
 
     def extent(self) -> Extent:
         """How much it is, for limits."""
+        ...
+
+    def portions(self) -> Iterator[Portion]:
+        """Everything of it that may have a cap, in the client's own words."""
+        ...
+
+    def shorten(self, tokens: int) -> None:
+        """Have an answer whose length the request leaves open be of no more than so many tokens."""
         ...
 
     def canonical(self) -> bytes:

@@ -11,6 +11,7 @@ from types import TracebackType
 from tiffin.dialects.statuses import pace_headers
 from tiffin.errors import Draining, Overloaded
 from tiffin.gateway.limits.calendar import Unrecorded
+from tiffin.gateway.limits.caps import HeldCaps
 from tiffin.gateway.limits.habits import Habits
 from tiffin.gateway.limits.limit import Limit, Now
 from tiffin.gateway.limits.needs import Claim, Needs
@@ -106,6 +107,11 @@ class Permit:
         for limit in course.rates:
             if limit not in self._over:
                 limit.meter.take(1, now[limit.clock])
+
+    @property
+    def caps(self) -> HeldCaps:
+        """What this request may ask for at most."""
+        return self._course.caps
 
     def headers(self) -> Headers:
         """How the tightest limit of requests stands, and which shadows were passed."""

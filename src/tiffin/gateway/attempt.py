@@ -218,6 +218,10 @@ def times(due: Due, now: float, read_at: float) -> bytes:
 
 
 def share(run: Run) -> bytes:
-    """How urgent a request is, and its tenant's weight where that isn't 1."""
+    """How urgent a request is, its tenant's weight where that isn't 1, its cap where it has one."""
     line = b"x-tiffin-priority: batch\r\n" if run.batch else b"x-tiffin-priority: interactive\r\n"
-    return line if run.weight == 1 else b"%bx-tiffin-weight: %g\r\n" % (line, run.weight)
+    if run.weight != 1:
+        line += b"x-tiffin-weight: %g\r\n" % run.weight
+    if run.most_tokens:
+        line += b"x-tiffin-most-tokens: %d\r\n" % run.most_tokens
+    return line

@@ -13,8 +13,8 @@ from tiffin.types.snapshot import Plan, Target
 class Run:
     """A request on its way: what every attempt at it needs.
 
-    `paying` is called before a target that may charge for the attempt; where it raises that target
-    isn't called.
+    Its prompts may have `most_tokens` (0: no cap), which its model counts. `paying` is called
+    before a target that may charge for the attempt; where it raises that target isn't called.
     """
 
     asked: Asked
@@ -25,6 +25,7 @@ class Run:
     weight: float = 1.0
     batch: bool = False
     read_at: float = 0.0
+    most_tokens: int = 0
     paying: Callable[[], None] | None = None
 
     def trying(self, target: Target) -> None:

@@ -69,7 +69,7 @@ class Walk:
             delivery = Delivery(exchange, account, dialect, [named, *permit.headers()])
             with answering_errors(delivery):
                 check_endpoint(principal, operation.name)
-                body = await exchange.body(stages.max_body_bytes)
+                body = await exchange.body(permit.caps.body_bytes(stages.max_body_bytes))
                 read_at = self._clock.monotonic()
                 asked = delivery.asked = dialect.read(exchange, body)
                 check_tools(principal, offered=asked.offers_tools)
@@ -77,6 +77,7 @@ class Walk:
                 account.model = plan.name
                 check_serves(asked, plan)
                 asked.check(plan)
+                permit.caps.hold(asked, plan)
                 stages.guards.check_input(plan.guard, asked.pieces)
                 batch = is_batch(exchange, asked)
                 run = Run(
@@ -88,6 +89,7 @@ class Walk:
                     snapshot.weight_of(principal.tenant),
                     batch,
                     read_at,
+                    permit.caps.input_tokens,
                 )
                 async with stages.once.hold(principal, run, delivery, body) as replayed:
                     if not replayed:

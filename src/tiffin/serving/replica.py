@@ -21,7 +21,8 @@ from tiffin.errors import (
 )
 from tiffin.ports.clock import Clock
 from tiffin.ports.text_runtime import Capabilities, Delta, Prompt, TextRuntime
-from tiffin.serving.lanes.claim import Claim, Ticket, Work
+from tiffin.serving.context import Context
+from tiffin.serving.lanes.claim import Ticket, Work
 from tiffin.serving.lanes.slots import Lanes
 from tiffin.serving.lanes.turn import Turn
 from tiffin.serving.progress import Phase, ProgressFile
@@ -33,35 +34,6 @@ MAX_CHOICES = 128
 MAX_PIECES = 256  # that may wait for a slow reader before the engine waits too
 WARM_UP_TOKENS = 4
 LEAVE_S = 5.0  # for answers that were broken off to stop
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """For whom (an empty tenant shares with nobody), until when (monotonic seconds), how urgent.
-
-    By `aim` it should be answered, by `first` the answer should begin: what can't be is refused.
-    `weight` is the tenant's part of what is shared. It was `opened` then (0: when it is asked).
-    """
-
-    tenant: str = ""
-    deadline: float = math.inf
-    batch: bool = False
-    aim: float = math.inf
-    first: float = math.inf
-    weight: float = 1.0
-    opened: float = 0.0
-
-    def claim(self) -> Claim:
-        """Its claim on a slot."""
-        return Claim(
-            self.tenant,
-            self.deadline,
-            self.batch,
-            self.aim,
-            self.first,
-            weight=self.weight,
-            opened=self.opened,
-        )
 
 
 class Piece(NamedTuple):
@@ -144,7 +116,10 @@ class Replica:
         """Everything that can refuse the request before it queues; raises `InvalidRequest`."""
         self.check()
         async with Within(context.deadline, self.clock):
-            return await self.runtime.prepare(request)
+            prompts = await self.runtime.prepare(request)
+        param = "messages" if isinstance(request, ChatRequest) else "prompt"
+        context.check_length(sum(len(one.tokens) for one in prompts), param)
+        return prompts
 
     def answer(self, prompts: Sequence[Prompt], n: int, context: Context) -> "Answer":
         """`n` choices for every prompt, numbered prompt by prompt; work begins on entering."""

@@ -16,11 +16,12 @@ from functools import partial
 from tiffin.errors import LoadFailed, Loading, TiffinError
 from tiffin.ports.clock import Clock
 from tiffin.ports.sound_runtime import SoundRuntime
+from tiffin.serving.context import Context
 from tiffin.serving.lanes.claim import Work
 from tiffin.serving.lanes.slots import Lanes
 from tiffin.serving.lanes.turn import Turn
 from tiffin.serving.progress import Phase, ProgressFile
-from tiffin.serving.replica import Context, Within, draining
+from tiffin.serving.replica import Within, draining
 from tiffin.types.sound import Hearing, Transcript
 from tiffin.types.usage import Usage
 

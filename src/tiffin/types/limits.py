@@ -5,6 +5,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from tiffin.types.caps import Caps
 from tiffin.types.money import pico
 
 Of = Literal[
@@ -55,13 +56,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a tenant, a project or a key may use; 0 means no limit of that kind.
 
     `burst` is how many requests may come at once before `requests_per_minute` bites (0: one
-    second's worth, at least 1). `rules` say everything else.
+    second's worth, at least 1). `rules` say everything else that is used up, `per_request` what a
+    single request may ask for.
     """
 
     requests_per_minute: int = 0
     burst: int = 0
     concurrency: int = 0
     rules: tuple[Rule, ...] = ()
+    per_request: Caps = Caps()
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

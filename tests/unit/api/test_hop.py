@@ -10,7 +10,7 @@ from tiffin.api.hop import LONGEST_HOP_S, context_of
 from tiffin.errors import InvalidRequest
 from tiffin.gateway.attempt import times
 from tiffin.gateway.due import Due
-from tiffin.serving.replica import Context
+from tiffin.serving.context import Context
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.exchange import FakeExchange
 

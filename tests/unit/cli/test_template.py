@@ -29,6 +29,7 @@ SHOWN_AS_SECTIONS = {
     "keys",
     "projects",
     "limits",
+    "per_request",
     "rules",
     "budgets",
     "alerts",

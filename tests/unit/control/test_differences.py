@@ -82,6 +82,16 @@ def test_limits_are_told_as_in_a_file() -> None:
             TENANT + "concurrency = 3\n",
             "tenants.a.limits.concurrency",
         ),
+        (
+            TENANT,
+            TENANT + "per_request = { images = 0 }\n",
+            "tenants.a.limits.per_request.images",
+        ),
+        (
+            TENANT + "per_request = { images = 2 }\n",
+            TENANT + "per_request = { images = 1 }\n",
+            "tenants.a.limits.per_request.images",
+        ),
         (KEY, KEY + "endpoints = ['chat']\n", "tenants.a.keys.k.endpoints"),
         (KEY, "[tenants.a]\n", "tenants.a.keys.k"),
         (
@@ -97,7 +107,19 @@ def test_limits_are_told_as_in_a_file() -> None:
             "tenants.a.budgets.b.amount",
         ),
     ],
-    ids=["server", "first", "less", "scope", "gone", "rule", "hard", "new", "amount"],
+    ids=[
+        "server",
+        "first",
+        "less",
+        "cap",
+        "lower cap",
+        "scope",
+        "gone",
+        "rule",
+        "hard",
+        "new",
+        "amount",
+    ],
 )
 def test_what_lets_less_through_is_tighter_and_the_way_back_is_not(
     before: str, after: str, path: str

@@ -21,8 +21,9 @@ from tiffin.errors import (
     TiffinError,
 )
 from tiffin.ports.text_runtime import Delta
+from tiffin.serving.context import Context
 from tiffin.serving.progress import Phase, ProgressFile, read_progress
-from tiffin.serving.replica import Answer, Context, Piece, Replica, Served
+from tiffin.serving.replica import Answer, Piece, Replica, Served
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.scripted import ScriptedRuntime, Step, words
 from tiffin.types.text import ChatRequest, Message

@@ -11,8 +11,9 @@ import pytest
 from tests.virtual_time import LoopClock, in_virtual_time
 from tiffin.config.models import EchoModel
 from tiffin.errors import ModelTimeout, Overloaded, TiffinError
+from tiffin.serving.context import Context
 from tiffin.serving.progress import ProgressFile
-from tiffin.serving.replica import Context, Replica, Served
+from tiffin.serving.replica import Replica, Served
 from tiffin.serving.timeouts import Timeouts
 from tiffin.testing.echo import EchoRuntime
 from tiffin.types.snapshot import Deployment

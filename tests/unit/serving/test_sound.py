@@ -17,8 +17,8 @@ from tiffin.errors import (
     RunFailed,
     TiffinError,
 )
+from tiffin.serving.context import Context
 from tiffin.serving.progress import Phase, ProgressFile, read_progress
-from tiffin.serving.replica import Context
 from tiffin.serving.sound import Listener, silence
 from tiffin.testing.clock import FakeClock
 from tiffin.types.sound import Hearing, Segment, Transcript

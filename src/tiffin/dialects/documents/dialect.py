@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from tiffin.dialects.dialect import Extent, Forward, Reading, Told, Whole
+from tiffin.dialects.dialect import Extent, Forward, Portion, Reading, Told, Whole
 from tiffin.dialects.documents.reply import DocumentReply
 from tiffin.dialects.forms import read_form
 from tiffin.dialects.reader import Reader
@@ -85,6 +85,14 @@ class DocumentAsked:
     def extent(self) -> Extent:
         """Pages, nobody knows how many."""
         return Extent(pages=1)
+
+    def portions(self) -> Iterator[Portion]:
+        """The document."""
+        yield Portion("files", "document", 1)
+        yield Portion("file_bytes", "document", len(self._document))
+
+    def shorten(self, tokens: int) -> None:
+        """What is read is as long as it is."""
 
     def canonical(self) -> bytes:
         """The document, whichever way it came."""

@@ -9,7 +9,16 @@ from math import prod
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Piece, Reading, Told, Whole
+from tiffin.dialects.dialect import (
+    JSON_CONTENT,
+    Extent,
+    Forward,
+    Piece,
+    Portion,
+    Reading,
+    Told,
+    Whole,
+)
 from tiffin.dialects.oip import errors
 from tiffin.dialects.oip.binary import SIZE, answer_strings, size_of, strings_of
 from tiffin.dialects.oip.faults import check_kinds, explained, refuse_duplicates, refused
@@ -86,6 +95,7 @@ class InferAsked:
         "model",
         "operation",
         "request",
+        "rows",
         "streaming",
         "timeout_s",
     )
@@ -113,12 +123,8 @@ class InferAsked:
         self.streaming = False
         self.cached_as = "tensors"
         self.timeout_s = _timeout_s(request.parameters)
-
-    @property
-    def rows(self) -> int:
-        """How many rows it has, by its first input."""
-        shape = self.request.inputs[0].shape
-        return shape[0] if shape else 1
+        shape = request.inputs[0].shape
+        self.rows = max(0, shape[0]) if shape else 1
 
     def check(self, plan: Plan) -> None:
         """What the fields mean together."""
@@ -162,7 +168,14 @@ class InferAsked:
 
     def extent(self) -> Extent:
         """Its rows."""
-        return Extent(rows=max(0, self.rows))
+        return Extent(rows=self.rows)
+
+    def portions(self) -> Iterator[Portion]:
+        """Its rows."""
+        yield Portion("rows", "inputs", self.rows)
+
+    def shorten(self, tokens: int) -> None:
+        """Tensors have the shape that they have."""
 
     def canonical(self) -> bytes:
         """The body as it came (the answer repeats its id), after where it was sent to."""

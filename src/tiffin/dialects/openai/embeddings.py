@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Reading, Told, Whole
+from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Portion, Reading, Told, Whole
 from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.tallies import read_tally
 from tiffin.dialects.openai.text import JSON_HEADERS, strings
@@ -69,6 +69,13 @@ class EmbeddingAsked:
     def extent(self) -> Extent:
         """Texts that are read."""
         return Extent(text=True, rows=len(inputs_of(self.request)))
+
+    def portions(self) -> Iterator[Portion]:
+        """Its texts."""
+        yield Portion("rows", "input", len(inputs_of(self.request)))
+
+    def shorten(self, tokens: int) -> None:
+        """Vectors have the length that they have."""
 
     def canonical(self) -> bytes:
         """The same for whoever asks, and for a format that is given or meant."""

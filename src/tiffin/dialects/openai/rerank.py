@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Reading, Told, Whole
+from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Portion, Reading, Told, Whole
 from tiffin.dialects.openai.parameters import not_supported
 from tiffin.dialects.openai.tallies import read_tally
 from tiffin.dialects.openai.text import JSON_HEADERS, strings
@@ -74,6 +74,13 @@ class RerankAsked:
     def extent(self) -> Extent:
         """Texts that are read."""
         return Extent(text=True, rows=len(self.request.documents))
+
+    def portions(self) -> Iterator[Portion]:
+        """Its documents."""
+        yield Portion("rows", "documents", len(self.request.documents))
+
+    def shorten(self, tokens: int) -> None:
+        """Scores have no length."""
 
     def canonical(self) -> bytes:
         """The same for whoever asks, and for documents in either form."""

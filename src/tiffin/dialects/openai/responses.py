@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.dialect import Extent, Forward, Told, Whole
+from tiffin.dialects.dialect import Extent, Forward, Portion, Told, Whole
 from tiffin.dialects.openai.errors import error_body, error_response
 from tiffin.dialects.openai.requests import encode as encode_chat
 from tiffin.dialects.openai.responses_items import completed
@@ -17,6 +17,7 @@ from tiffin.dialects.openai.responses_request import (
     check_request,
     input_items,
     read,
+    renamed,
 )
 from tiffin.dialects.openai.responses_stream import ResponsesReading
 from tiffin.dialects.openai.responses_whole import outcome_of
@@ -147,6 +148,15 @@ class ResponsesAsked:
     def extent(self) -> Extent:
         """The chat's own: earlier turns are in its prompt."""
         return self._chat.extent()._replace(size=len(self._chat.canonical()))
+
+    def portions(self) -> Iterator[Portion]:
+        """The chat's own, by the names of this request's fields."""
+        for one in self._chat.portions():
+            yield one._replace(field=renamed(one.field, self._places))
+
+    def shorten(self, tokens: int) -> None:
+        """As the chat does."""
+        self._chat.shorten(tokens)
 
     def canonical(self) -> bytes:
         """The chat's own."""

@@ -243,14 +243,15 @@ def as_named(error: TiffinError, places: Mapping[int, str] | None = None) -> Tif
     param = error.param
     if param is None:
         return error
-    named = _renamed(param, places or {})
+    named = renamed(param, places or {})
     if named == param:
         return error
-    message = _QUOTED.sub(lambda found: f"'{_renamed(found[1], places or {})}'", error.message)
+    message = _QUOTED.sub(lambda found: f"'{renamed(found[1], places or {})}'", error.message)
     return type(error)(message, retry_after=error.retry_after, param=named)
 
 
-def _renamed(param: str, places: Mapping[int, str]) -> str:
+def renamed(param: str, places: Mapping[int, str]) -> str:
+    """What the client called a parameter of the chat that its request became."""
     message = _MESSAGE.match(param)
     if message is not None:
         place = places.get(int(message[1]), "input")

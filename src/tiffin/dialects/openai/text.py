@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Told, Whole
+from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Portion, Told, Whole
 from tiffin.dialects.openai.answer_text import answer_text
 from tiffin.dialects.openai.parameters import unsupported_by
+from tiffin.dialects.openai.portions import portions
 from tiffin.dialects.openai.requests import encode, read
 from tiffin.dialects.openai.usage import StreamScanner, read_whole
 from tiffin.dialects.openai.validate import validate
@@ -27,6 +28,7 @@ JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
 # Requests whose answer is one of several that the model could give.
 GENERATING = ("chat", "completion")
 FLEX = "flex"  # the tier of what may wait
+USUAL_TOKENS = 16  # of a completion that doesn't say how long it may be
 
 
 class TextEndpoint:
@@ -112,6 +114,22 @@ class TextAsked:
             answers = prompts * max(request.n or 1, request.best_of or 1)
             return Extent(True, request.max_tokens and request.max_tokens * answers)
         return Extent(True)
+
+    def portions(self) -> Iterator[Portion]:
+        """What its fields ask for."""
+        return portions(self.request)
+
+    def shorten(self, tokens: int) -> None:
+        """An answer that may have any length gets a `max_tokens`; it is another request then."""
+        request = self.request
+        if isinstance(request, ChatRequest):
+            is_open = request.max_tokens is None and request.max_completion_tokens is None
+        else:
+            is_open = isinstance(request, CompletionRequest) and request.max_tokens is None
+            tokens = min(tokens, USUAL_TOKENS)
+        if is_open:
+            self.request = msgspec.structs.replace(request, max_tokens=tokens)
+            self._canonical = msgspec.json.encode(self.request)
 
     def canonical(self) -> bytes:
         """The canonical spelling, under the name that the client asked for."""

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from tiffin.dialects.dialect import Extent, Forward, Told, Whole
+from tiffin.dialects.dialect import Extent, Forward, Portion, Told, Whole
 from tiffin.dialects.faults import shown
 from tiffin.dialects.forms import FormPart, read_form
 from tiffin.dialects.openai.parameters import not_supported
@@ -190,6 +190,15 @@ class TranscriptionAsked:
     def extent(self) -> Extent:
         """A sound, of which nothing is known before it is heard."""
         return Extent(answer_tokens=None)
+
+    def portions(self) -> Iterator[Portion]:
+        """The sound."""
+        file = self._asking.file
+        yield Portion("files", "file", 1)
+        yield Portion("file_bytes", "file", file.end - file.start)
+
+    def shorten(self, tokens: int) -> None:
+        """A transcript is as long as what was said."""
 
     def canonical(self) -> bytes:
         """The form as it came."""

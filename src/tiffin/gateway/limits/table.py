@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from tiffin.errors import Overloaded
 from tiffin.gateway.limits.calendar import SECOND_NS
+from tiffin.gateway.limits.caps import HeldCaps, held
 from tiffin.gateway.limits.limit import Limit, Now, meter_of
 from tiffin.ports.spent import Spent
 from tiffin.types.limits import (
@@ -48,9 +49,19 @@ class Second:
 class Course:
     """What holds for a key: `first` before a request is read, of which some are `slots` and some
     `rates` (`paced` without shadows); `second` after it; and `users` for each end user: the level's
-    name, its source with the rule's name there, and the rule."""
+    name, its source with the rule's name there, and the rule. `caps` are what one may ask for."""
 
-    __slots__ = ("_by_model", "first", "limits", "paced", "rates", "second", "slots", "users")
+    __slots__ = (
+        "_by_model",
+        "caps",
+        "first",
+        "limits",
+        "paced",
+        "rates",
+        "second",
+        "slots",
+        "users",
+    )
 
     def __init__(
         self,
@@ -58,8 +69,10 @@ class Course:
         first: Sequence[Limit],
         second: Sequence[Limit],
         users: Sequence[tuple[str, str, Rule]],
+        caps: HeldCaps,
     ) -> None:
         self.limits = limits
+        self.caps = caps
         self.first = tuple(first)
         self.slots = tuple(limit for limit in first if limit.of == CONCURRENCY)
         self.rates = tuple(limit for limit in first if limit.of == REQUESTS)
@@ -161,7 +174,8 @@ class LimitTable:
         users: list[tuple[str, str, Rule]] = []
         first: list[Limit] = []
         second: list[Limit] = []
-        for level, of, limits in _sources(principal, snapshot):
+        sources = list(_sources(principal, snapshot))
+        for level, of, limits in sources:
             for name, rule in _named(limits):
                 if rule.each == "end_user":
                     users.append((of, f"{of} {name}", rule))
@@ -170,7 +184,8 @@ class LimitTable:
                 if holder:
                     limit = self._limit(f"{of} {name} {holder}", rule, holder_level, holder, now)
                     (first if at_first(limit) else second).append(limit)
-        return Course(principal.limits, first, second, users)
+        caps = held((of, limits) for _, of, limits in sources)
+        return Course(principal.limits, first, second, users, caps)
 
     def _limit(self, name: str, rule: Rule, level: str, holder: str, now: Now) -> Limit:
         limit = self._limits.get(name)

@@ -23,6 +23,7 @@ from tiffin.errors import (
 )
 from tiffin.ports.backend import Backend
 from tiffin.ports.clock import Clock
+from tiffin.serving.context import Context
 from tiffin.serving.lanes.claim import Work
 from tiffin.serving.lanes.slots import Lanes
 from tiffin.serving.lanes.turn import Turn
@@ -32,7 +33,7 @@ from tiffin.serving.pipeline.measures import PipelineMeasures
 from tiffin.serving.pipeline.peer import Hop, Peer, ends_of
 from tiffin.serving.pipeline.run import Run, Tally, Workers
 from tiffin.serving.progress import Phase, ProgressFile
-from tiffin.serving.replica import Context, Within, draining
+from tiffin.serving.replica import Within, draining
 from tiffin.serving.tensors.probe import probes
 from tiffin.types.tensors import Signature
 from tiffin.types.usage import Usage

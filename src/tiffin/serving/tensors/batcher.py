@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tiffin.errors import RunFailed, TiffinError
 from tiffin.ports.clock import Clock
-from tiffin.serving.replica import Context
+from tiffin.serving.context import Context
 from tiffin.serving.tensors.execute import Execution, Outcome
 from tiffin.serving.tensors.pace import Pace
 from tiffin.serving.tensors.schedule import Batch, Bounds, Schedule

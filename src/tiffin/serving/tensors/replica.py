@@ -18,8 +18,8 @@ from tiffin.config.models import Decision
 from tiffin.errors import Draining, LoadFailed, Loading, TiffinError
 from tiffin.ports.clock import Clock
 from tiffin.ports.tensor_runtime import TensorRuntime
+from tiffin.serving.context import Context
 from tiffin.serving.progress import Phase, ProgressFile
-from tiffin.serving.replica import Context
 from tiffin.serving.tensors.batcher import NOBODY, Batcher
 from tiffin.serving.tensors.decision import DECISION, REASONS, SCORE, Deciding
 from tiffin.serving.tensors.execute import Execution

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from tiffin.errors import InvalidRequest, Overloaded, SchemaViolation, UnsupportedParameter
 from tiffin.ports.tokenizer import Tokens
-from tiffin.serving.replica import Context, draining
+from tiffin.serving.context import Context
+from tiffin.serving.replica import draining
 from tiffin.serving.tensors.waiting import Ran
 from tiffin.serving.texts.fitting import Fitting, Manner
 from tiffin.serving.texts.pooling import Vector, finished, pooled, score
@@ -63,7 +64,9 @@ class Encoder:
         wanted = self._dimensions(dimensions)
         with self._entered():
             began = perf_counter_ns()
-            work: _Work[Vector] = _Work("input", await self._reader.texts(inputs), self._vector)
+            read = await self._reader.texts(inputs)
+            context.check_length(sum(len(one.ids) for one in read), "input")
+            work: _Work[Vector] = _Work("input", read, self._vector)
             work.prepare_ns = perf_counter_ns() - began
             await self._compute(work, context)
         return finished(work.results, wanted, normalize=self._model.normalize), work.usage()
@@ -75,6 +78,7 @@ class Encoder:
         with self._entered():
             began = perf_counter_ns()
             tokens = await self._reader.pairs(query, documents)
+            context.check_length(sum(len(one.ids) for one in tokens), "documents")
             work: _Work[float] = _Work("documents", tokens, _score)
             work.prepare_ns = perf_counter_ns() - began
             await self._compute(work, context)

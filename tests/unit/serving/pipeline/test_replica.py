@@ -22,11 +22,11 @@ from tiffin.errors import (
     UpstreamUnavailable,
 )
 from tiffin.ports.backend import Backend, Call, Reply
+from tiffin.serving.context import Context
 from tiffin.serving.pipeline.functions import Function, step
 from tiffin.serving.pipeline.measures import PipelineMeasures
 from tiffin.serving.pipeline.replica import PipelineReplica
 from tiffin.serving.progress import Phase, ProgressFile, read_progress
-from tiffin.serving.replica import Context
 from tiffin.telemetry.metrics import Meter
 from tiffin.testing.clock import FakeClock
 

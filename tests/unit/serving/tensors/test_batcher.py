@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tests.polling import eventually
 from tiffin.errors import DeadlineExceeded, Draining, Overloaded, RunFailed, TiffinError
-from tiffin.serving.replica import Context
+from tiffin.serving.context import Context
 from tiffin.serving.tensors.batcher import Batcher
 from tiffin.serving.tensors.execute import Execution
 from tiffin.serving.tensors.schedule import FULL_MOST_S, SLACK, Batch, Bounds

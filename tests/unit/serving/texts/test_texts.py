@@ -22,7 +22,7 @@ from tiffin.errors import (
     UnsupportedParameter,
 )
 from tiffin.ports.tokenizer import Tokens
-from tiffin.serving.replica import Context
+from tiffin.serving.context import Context
 from tiffin.serving.tensors.waiting import Ran
 from tiffin.serving.texts.encoder import Encoder, padded
 from tiffin.serving.texts.fitting import fitting
