@@ -16,6 +16,7 @@ from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.operations import all_operations
+from tiffin.gateway.placement.circuit import Held
 from tiffin.gateway.placement.place import ClosableBackend
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.walk import Stages, Walk
@@ -46,10 +47,14 @@ class Ledger:
 
 class Walking:
     """`m` is a plan over the upstreams `a`, `b` … in order, one a script; `plan` and each of
-    `targets` say what is special about it or them."""
+    `targets` say what is special about it or them; `held` is what is known from before."""
 
     def __init__(
-        self, *scripts: Script, targets: Sequence[dict[str, Any]] = (), **plan: Any
+        self,
+        *scripts: Script,
+        targets: Sequence[dict[str, Any]] = (),
+        held: dict[str, dict[str, Held]] | None = None,
+        **plan: Any,
     ) -> None:
         names = "abcdefgh"[: len(scripts)]
         self.upstreams = {
@@ -72,6 +77,7 @@ class Walking:
             plans={"m": Plan(name="m", identity="m", targets=self.targets, **plan)},
         )
         self.pool = Pool(self._connect, meter=self.meter)
+        self.pool.resume(held or {})
         self.pool.adopt(self.snapshot)
         self.accounts = Accounts(self.ledger, self.meter, clock)
         self.admission = Admission(clock, 1000)

@@ -26,6 +26,7 @@ from tiffin.app.clock import SystemClock
 from tiffin.app.credentials import PortCredentials, keep_fresh
 from tiffin.app.edges import public_edge
 from tiffin.app.kept import KeptAnswers
+from tiffin.app.left_alone import LeftAlone
 from tiffin.app.limits import Limiting
 from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.outlook import StatusOutlook
@@ -97,6 +98,8 @@ class Gateway:
             self.meter,
             self._tell_demand,
         )
+        self.left_alone = LeftAlone(self.data, boot.name, self.clock)
+        self.pool.resume(self.left_alone.read())
         self._demands: Demands = {}
         self.control = Http1Backend(
             Endpoint(authority=b"control", path=str(sockets(self.data.run) / "control.sock"))
@@ -251,6 +254,7 @@ class Gateway:
         self.journal.retry()
         self.in_flight.set(self.admission.in_flight)
         self.pool.measure()
+        self.left_alone.write(self.pool.held())
         self.meter.write(self.data.metrics / f"gateway.{self.boot.epoch}.json")
 
     async def _every(self, seconds: float, chore: Callable[[], None]) -> None:

@@ -15,9 +15,9 @@ from tiffin.gateway.placement.full import Ask, Kind
 from tiffin.gateway.placement.place import Place
 from tiffin.gateway.placement.prefixes import Chain, chain_of
 from tiffin.gateway.pool import Pool
-from tiffin.gateway.retries import Phase
+from tiffin.gateway.retries import Phase, fault_of
 from tiffin.gateway.run import Answer, Begun, Run
-from tiffin.gateway.station import Visit
+from tiffin.gateway.station import Station, Visit
 from tiffin.ports.backend import Call, Reply
 from tiffin.ports.clock import Clock
 from tiffin.types.snapshot import Target
@@ -46,6 +46,7 @@ class Attempt:
         "_pool",
         "_run",
         "_size",
+        "_station",
         "committed",
         "phase",
         "revision",
@@ -65,6 +66,7 @@ class Attempt:
         self._account = account
         self._clock = clock
         self._size = 0
+        self._station: Station | None = None
         self.target = target
         self.revision = target.revision
         self.started = clock.monotonic()
@@ -85,6 +87,14 @@ class Attempt:
         left_s = min(run.due.deadline, run.due.aim, run.due.first) - self.started
         return Ask(Kind(run.tenant, run.batch), left_s, self._size)
 
+    def judge(self, error: BaseException | None) -> None:
+        """Let what it came to count for or against the upstream that it was made to, if it was."""
+        station, place = self._station, self.place
+        if station is not None and place is not None:
+            fault = None if error is None else fault_of(error, self.phase, self.status)
+            now = self._clock.monotonic()
+            station.judge(place, fault, self._run.tenant, self.started, now)
+
     async def answer(self, tried: tuple[Place, ...]) -> Answer:
         """Call the target, at none of the places that were tried where there are others; raises
         what it fails with."""
@@ -102,6 +112,11 @@ class Attempt:
             refusal = station.refusal(self.ask(), self.started)
             if refusal is not None:
                 raise refusal
+        self._station = station
+        if station.upstream is not None:
+            places = station.others(tried) or station.places
+            keys = [place.key for place in places if place.key is not None]
+            station.upstream.enter(run.tenant, keys, self.started)
         run.trying(target)
         call = Call(path, body, self._headers(), run.due.deadline, b"POST", content)
         if station.only is None:

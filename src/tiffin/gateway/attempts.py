@@ -17,7 +17,7 @@ from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.placement.choice import Reason
 from tiffin.gateway.placement.place import Place
 from tiffin.gateway.pool import Pool
-from tiffin.gateway.retries import is_the_targets, may_come_again, wait_s
+from tiffin.gateway.retries import is_the_targets, may_come_again, rule_of, wait_s
 from tiffin.gateway.run import Answer, Run
 from tiffin.ports.clock import Clock
 from tiffin.types.snapshot import Target
@@ -99,6 +99,8 @@ class Attempts:
         answer = await attempt.answer(self._tried)
         self._heed(attempt)
         attempt.committed = True
+        if target.kind == "remote":
+            attempt.judge(None)  # a stream may last: whoever waits to try it needn't wait for that
         return answer
 
     def _heed(self, attempt: Attempt) -> None:
@@ -114,8 +116,11 @@ class Attempts:
             return None
         self._heed(attempt)
         visit, place = attempt.visit, attempt.place
-        if place is not None or attempt.target.kind != "remote":
+        remote = attempt.target.kind == "remote"
+        if place is not None or not remote:
             self._write_down(attempt, error)
+        if remote and error is not None:
+            attempt.judge(error)
         if visit is not None:
             await visit.__aexit__(None, error, None)
         if visit is not None and place is not None and error is not None:
@@ -141,6 +146,8 @@ class Attempts:
         if isinstance(error, Rejected) and not self._warm:
             return False  # a refusal of the place that had least to do is one of all
         target = attempt.target
+        if target.kind == "remote" and not rule_of(attempt.phase, attempt.status).key:
+            return False
         try:
             station = self._pool.station(target)
         except TiffinError:

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from tiffin.errors import Loading, NoHealthyReplica, TiffinError
 from tiffin.gateway.due import Due
+from tiffin.gateway.placement.circuit import Held
 from tiffin.gateway.placement.measures import Measures
 from tiffin.gateway.placement.place import ClosableBackend, Place
+from tiffin.gateway.placement.upstream import Upstream
 from tiffin.gateway.station import FAILED_RETRY_S, Station
 from tiffin.gateway.vigil import Foresight, Vigil
 from tiffin.ports.backend import Call
@@ -79,6 +81,8 @@ class Pool:
         self._of_model: dict[str, Target] = {}
         self._places: dict[str | Target, Place] = {}
         self._retired: list[Place] = []
+        self._upstreams: dict[str, Upstream] = {}
+        self._held: dict[str, dict[str, Held]] = {}
         self._broken: dict[Target, str] = {}
         self._vigils: dict[str, Vigil] = {}
         self._used_ns: dict[str, int] = {}
@@ -104,13 +108,15 @@ class Pool:
                 self._broken[target] = error.message
                 continue
             station = before.get(target)
-            self._stations[target] = station or Station(target, places, self._measures)
+            self._stations[target] = station or self._station(target, places)
         for target in snapshot.coming.values():
             list(self._places_of(target, known))
         self._trust(snapshot)
         self._retired += known.values()
         self._sweep()
         self._used_ns = {m: at for m, at in self._used_ns.items() if m in self._of_model}
+        named = {_address(target) for target in wanted}
+        self._upstreams = {name: one for name, one in self._upstreams.items() if name in named}
 
     def station(self, target: Target) -> Station:
         """The station of a target, or of what took its place since; one that is loaded on demand
@@ -177,10 +183,23 @@ class Pool:
                 )
         return found
 
+    def held(self) -> dict[str, dict[str, Held]]:
+        """Which upstreams are left alone now, for a restart: what `resume` takes."""
+        now = asyncio.get_running_loop().time()
+        found = {name: one.held(now) for name, one in self._upstreams.items()}
+        return {name: held for name, held in found.items() if held}
+
+    def resume(self, held: dict[str, dict[str, Held]]) -> None:
+        """Leave alone what was left alone before; call it before anything is adopted."""
+        self._held = held
+
     def measure(self) -> None:
-        """Note how every model of ours stands."""
+        """Note how every model stands."""
+        now = asyncio.get_running_loop().time()
         for target, station in self._stations.items():
-            if target.kind != "remote":
+            if station.upstream is not None:
+                self._measures.upstream(target.model, station.upstream.state(now))
+            elif target.kind != "remote":
                 vigil = self._vigils.get(target.model)
                 places = [(place, place.ready) for place in station.places]
                 self._measures.look(target.model, vigil.held if vigil else 0, places)
@@ -224,10 +243,27 @@ class Pool:
                 self._places[key] = known.pop(key) if key in known else self._place(target, key)
             yield self._places[key]
 
+    def _station(self, target: Target, places: Sequence[Place]) -> Station:
+        return Station(target, places, self._measures, self._upstream(target))
+
+    def _upstream(self, target: Target) -> Upstream | None:
+        """What is known of somebody else's server; it outlives other settings of its model."""
+        if target.kind != "remote":
+            return None
+        name = _address(target)
+        upstream = self._upstreams.get(name)
+        if upstream is None:
+            upstream = self._upstreams[name] = Upstream(target.model)
+            now = asyncio.get_running_loop().time()
+            upstream.resume(self._held.pop(name, {}), now)
+        return upstream
+
     def _place(self, target: Target, key: str | Target) -> Place:
         socket = key if isinstance(key, str) else ""
         ready = not socket or self._outlook.is_ready(socket)
+        upstream = self._upstream(target)
         return Place(
+            key=upstream.key(f"{target.key_env}{target.key_file}") if upstream else None,
             slots=target.slots,
             backend=self._connect(target, socket),
             probed=bool(socket),
@@ -298,6 +334,10 @@ class Pool:
                 await self._hurry.wait()
         except TimeoutError:
             return
+
+
+def _address(target: Target) -> str:
+    return f"{target.model} {target.url}"
 
 
 async def probe(place: Place) -> None:

@@ -44,6 +44,15 @@ class Rule(NamedTuple):
     blame: Blame = Blame.NOBODY
 
 
+class Fault(NamedTuple):
+    """What a failed call says of whom it was made to: who is to blame, when that one said to come
+    again, and whether it may pass by itself."""
+
+    blame: Blame = Blame.NOBODY
+    retry_after_s: float = 0.0
+    passes: bool = True
+
+
 _SERVERS: Final = Rule(again=True, blame=Blame.SERVER)
 _STATUSES: Final[dict[int, Rule]] = {
     401: Rule(again=False, key=True, blame=Blame.KEY),
@@ -78,6 +87,19 @@ def is_the_targets(error: TiffinError) -> bool:
 def may_come_again(error: TiffinError, phase: Phase, status: int) -> bool:
     """Whether an upstream that failed with this may do better after a while."""
     return not isinstance(error, Rejected) and error.retryable and rule_of(phase, status).again
+
+
+def fault_of(error: BaseException, phase: Phase, status: int) -> Fault:
+    """What the end of a call says of the upstream that it was made to, or of the key.
+
+    A refusal of ours, a client that left and a deadline that passed say nothing.
+    """
+    if not isinstance(error, TiffinError) or isinstance(error, Rejected):
+        return Fault()
+    if not is_the_targets(error) or (isinstance(error, UpstreamUnavailable) and error.stale):
+        return Fault()
+    rule = rule_of(phase, status)
+    return Fault(rule.blame, error.retry_after or 0.0, rule.again)
 
 
 def wait_s(failed: int, error: TiffinError, chance: float) -> float:

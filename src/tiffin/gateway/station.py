@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
+import structlog
+
 from tiffin.errors import (
     DeadlineExceeded,
     Draining,
@@ -22,8 +24,12 @@ from tiffin.gateway.placement.full import Ask
 from tiffin.gateway.placement.health import Verdict
 from tiffin.gateway.placement.measures import Measures
 from tiffin.gateway.placement.place import Place
+from tiffin.gateway.placement.upstream import Upstream
+from tiffin.gateway.retries import Fault
 from tiffin.ports.backend import Call, Reply
 from tiffin.types.snapshot import Target
+
+log = structlog.get_logger("tiffin.gateway")
 
 FAILED_RETRY_S = 30.0
 ANYBODY = Wish()
@@ -32,18 +38,26 @@ ANYBODY = Wish()
 class Station:
     """A bounded number of calls at once, a bounded queue before them, one place or several.
 
-    `only` is the place where there is no choice. `used` is set by every call that ends.
+    `only` is the place where there is no choice. `used` is set by every call that ends. `upstream`
+    is what is known of whom it belongs to, where that is somebody else; its places are our keys.
     """
 
-    def __init__(self, target: Target, places: Sequence[Place], measures: Measures) -> None:
+    def __init__(
+        self,
+        target: Target,
+        places: Sequence[Place],
+        measures: Measures,
+        upstream: Upstream | None = None,
+    ) -> None:
         self.target = target
         self.places = tuple(places)
         self.only = places[0] if len(places) == 1 else None
         self.measures = measures
+        self.upstream = upstream
         self.running = 0
         self.used = False
         self._chooser: Chooser[Place] = Chooser()
-        self._room = target.max_concurrency * len(places)
+        self._room = target.max_concurrency * (len(places) if upstream is None else 1)
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def ready(self) -> bool:
@@ -72,6 +86,21 @@ class Station:
             )
         raise Loading(f"the model '{name}' is being loaded", retry_after=2.0)
 
+    def judge(
+        self, place: Place, fault: Fault | None, tenant: str, began: float, now: float
+    ) -> None:
+        """A tenant's call at an upstream that began then has failed, or goes well (None)."""
+        upstream, key, model = self.upstream, place.key, self.target.model
+        if upstream is None or key is None:
+            return
+        was = upstream.circuit.openings
+        if fault is None:
+            upstream.went_well(key, began)
+        elif upstream.failed(key, fault, tenant, began, now):
+            self.measures.opened(model)
+        if bool(was) != bool(upstream.circuit.openings):
+            log.warning("upstream_back" if was else "upstream_left_alone", model=model)
+
     def full(self) -> bool:
         """Whether every place that is ready has refused something of late."""
         only = self.only
@@ -99,7 +128,10 @@ class Station:
     def choose(self, wish: Wish, tried: Collection[Place]) -> Choice[Place]:
         """One of the places that are ready and weren't tried, or of all where there is none."""
         places = self.others(tried) or self.others(()) or self.places
-        choice = self._chooser.choose(places, wish, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        if self.upstream is not None:
+            places = [one for one in places if one.key and not one.key.left_s("", now)] or places
+        choice = self._chooser.choose(places, wish, now)
         self.measures.placed(self.target.model, choice.reason)
         return choice
 
@@ -177,6 +209,8 @@ class Visit:
             place = choice.place
         self.place = place
         place.outstanding += 1
+        if place.key is not None:
+            place.key.enter(asyncio.get_running_loop().time())
         try:
             exchange = place.backend.start(self._call)
             reply = await exchange.__aenter__()
@@ -205,13 +239,15 @@ class Visit:
         if error is not None and place.probed:
             self._heed(place, error)
         choice = self._choice
-        if choice is not None:
+        if choice is None:
+            return
+        if station.upstream is None:
             now = asyncio.get_running_loop().time()
             trial = choice.reason.value == "probe"
             if place.health.settle(verdict(error), self._began, now, trial=trial):
                 station.measures.ejected(station.target.model)
-            if choice.line is not None:
-                place.memory.give(choice.line)
+        if choice.line is not None:
+            place.memory.give(choice.line)
 
     def _heed(self, place: Place, error: BaseException) -> None:
         """What it says of itself holds at once; what it doesn't say is asked soon."""

@@ -144,6 +144,11 @@ def standing_limits(folder: DataFolder, gateway: str) -> Path:
     return folder.run / f"{gateway}.limits.json"
 
 
+def left_alone(folder: DataFolder, gateway: str) -> Path:
+    """Which upstreams a gateway leaves alone for now, by the gateway's name."""
+    return folder.run / f"{gateway}.upstreams.json"
+
+
 def alerts_file(folder: DataFolder) -> Path:
     """What is still to be told by alerts, and what was."""
     return folder.root / "alerts.json"

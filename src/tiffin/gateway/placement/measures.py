@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from tiffin.gateway.placement.choice import Reason, Standing
+from tiffin.gateway.placement.circuit import State
 from tiffin.telemetry.metrics import Meter
 
 COLD_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
@@ -19,6 +20,16 @@ class Measures:
         )
         self._ejections = meter.counter(
             "tiffin_ejections_total", "Times that a replica was set aside for failing", ("model",)
+        )
+        self._upstreams = meter.gauge(
+            "tiffin_upstream_state",
+            "Whether an upstream is called: 0, or 2 where it is left alone, 1 where one tries it",
+            ("model",),
+        )
+        self._openings = meter.counter(
+            "tiffin_upstream_openings_total",
+            "Times that an upstream was left alone for failing",
+            ("model",),
         )
         self._outstanding = meter.gauge(
             "tiffin_place_outstanding",
@@ -48,6 +59,14 @@ class Measures:
     def ejected(self, model: str) -> None:
         """A place was set aside."""
         self._ejections.add((model,))
+
+    def opened(self, model: str) -> None:
+        """An upstream is left alone."""
+        self._openings.add((model,))
+
+    def upstream(self, model: str, state: State) -> None:
+        """How an upstream stands now."""
+        self._upstreams.set(state, (model,))
 
     def started(self, model: str, seconds: float) -> None:
         """A model that requests waited for is ready."""

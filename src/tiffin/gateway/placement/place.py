@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tiffin.gateway.placement.choice import Standing
+from tiffin.gateway.placement.circuit import Circuit
 from tiffin.gateway.placement.full import Full
 from tiffin.ports.backend import Backend
 
@@ -19,7 +20,8 @@ class ClosableBackend(Backend, Protocol):
 @dataclass(slots=True, eq=False, kw_only=True)
 class Place(Standing):
     """`ready` is what it last said itself, `loaded` whether it ever was; `probed` is whether it is
-    asked at all, next at `probe_at` (the loop's clock). It outlives the targets that name it."""
+    asked at all, next at `probe_at` (the loop's clock). It outlives the targets that name it. At an
+    upstream it is where calls with one `key` of ours go."""
 
     backend: ClosableBackend
     probed: bool = True
@@ -27,3 +29,4 @@ class Place(Standing):
     loaded: bool = False
     probe_at: float = 0.0
     full: Full = field(default_factory=Full)
+    key: Circuit | None = None
