@@ -18,6 +18,10 @@ Row = tuple[str, ...]
 
 _COSTS = "/admin/v1/costs"
 _SHOWN = Decimal("0.0001")
+_UNPRICED = """\
+Nothing has a price, so all of this costs nothing. Say in the configuration what machines and
+models cost ([[prices.machines]], [[prices.models]]; see docs/howto/costs.md), and give it to the
+server with tiffin apply."""
 _UNITS = ("input", "output", "device_second", "request", "row", "page", "audio_second")
 
 
@@ -33,6 +37,8 @@ def show_statement(
         _write_csv(page)
     else:
         _write_text(page)
+    if not page["priced"] and form != "json":
+        print(f"\n{_UNPRICED}", file=sys.stderr)
 
 
 def show_rates(*, url: str, key: str, data: Path | None, as_json: bool) -> None:

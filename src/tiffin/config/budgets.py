@@ -48,8 +48,7 @@ def _budget(budget: Budget, where: str, known: Known, currency: str) -> Iterator
         )
     if len(set(budget.thresholds)) < len(budget.thresholds):
         yield Problem(f"{where}.thresholds", "a threshold stands here twice")
-    if not known.priced:
-        yield Problem(where, "money can't be counted: [prices] gives nothing a price")
+    yield from (Problem(where, why) for why in known.without_price(budget.models))
     for name in budget.models:
         if name not in known.models:
             hint = nearest(name, known.models)

@@ -1,6 +1,6 @@
 """What types can't say about limits: what goes together, and what can't be enforced."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from tiffin.config.shape import Problem, nearest, shown
@@ -18,10 +18,22 @@ PARTS = {
 
 
 class Known(NamedTuple):
-    """What limits may count: all public names, and whether anything has a price."""
+    """What limits may count: all public names, and those of which use has no price."""
 
     models: Sequence[str]
-    priced: bool
+    unpriced: Set[str]
+
+    def without_price(self, models: Collection[str]) -> Iterator[str]:
+        """Why a limit of money can't hold for these models (none: all), where it can't."""
+        missing = [name for name in models or self.models if name in self.unpriced]
+        if missing and len(missing) == len(self.models):
+            yield "money can't be counted: [prices] gives nothing a price"
+        elif missing:
+            names = f"{', '.join(missing[:3])}{' …' * (len(missing) > 3)}"
+            yield (
+                f"money can't be counted of {names}: add what it costs to [[prices.models]]"
+                ' (without an amount it is free), or name the models that count: models = ["…"]'
+            )
 
 
 def broken_limits(limits: Limits, level: str, where: str, known: Known) -> Iterator[Problem]:
@@ -63,8 +75,8 @@ def _rule(rule: Rule, level: str, where: str, known: Known) -> Iterator[Problem]
             hint = nearest(name, known.models)
             yield Problem(f"{where}.models", f'there is no model or route "{name}"{hint}')
     yield from _amount(rule, where)
-    if rule.of == "money" and not known.priced:
-        yield Problem(f"{where}.of", "money can't be counted: [prices] gives nothing a price")
+    if rule.of == "money":
+        yield from (Problem(f"{where}.of", why) for why in known.without_price(rule.models))
     if rule.of == "concurrency":
         if rule.per:
             yield Problem(f"{where}.per", "concurrency has no time: leave it out")

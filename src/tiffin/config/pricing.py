@@ -1,8 +1,10 @@
 """What types can't say about prices: dates exist and follow, every currency has a rate."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Final
 
+from tiffin.config.models import LocalCommon, ModelCommon
 from tiffin.config.prices import (
     Dated,
     MachinePrice,
@@ -15,8 +17,22 @@ from tiffin.config.prices import (
     until_of,
 )
 from tiffin.config.shape import Problem, nearest
+from tiffin.types.money import MOST_PICO, PICO
+from tiffin.types.revisions import base_of
 
 MOST_YEARS: Final = 100
+YEAR_S: Final = 365 * 86_400
+_UNITS: Final = {
+    "input": (10**6, "token"),
+    "cached": (10**6, "token"),
+    "output": (10**6, "token"),
+    "reasoning": (10**6, "token"),
+    "request": (1, "request"),
+    "row": (1, "row"),
+    "page": (1, "page"),
+    "audio_minute": (60, "second"),
+}
+"""What an amount is the price of: so many of what is counted."""
 
 
 def broken_prices(prices: Prices, models: Sequence[str]) -> Iterator[Problem]:
@@ -35,9 +51,33 @@ def broken_prices(prices: Prices, models: Sequence[str]) -> Iterator[Problem]:
             yield from _overlapping(prices, entries, kind)
         yield from _without_rate(prices, entries, kind)
     for number, machine in enumerate(prices.machines):
-        yield from _machine(machine, f"prices.machines[{number}]")
+        where = f"prices.machines[{number}]"
+        yield from _machine(machine, where)
+        yield from _dear_machine(machine, _dearest(prices, machine.currency), where)
     for number, price in enumerate(prices.models):
-        yield from _unknown_model(price, models, f"prices.models[{number}].model")
+        where = f"prices.models[{number}]"
+        yield from _unknown_model(price, models, f"{where}.model")
+        yield from _dear_model(price, _dearest(prices, price.currency), where)
+
+
+def unpriced(prices: Prices, models: Mapping[str, ModelCommon]) -> set[str]:
+    """The models of which nobody says what use of them costs, and whose machine has no price."""
+    priced = {base_of(price.model) for price in prices.models}
+    return {
+        name
+        for name, model in models.items()
+        if base_of(name) not in priced and not _has_machine(prices, model)
+    }
+
+
+def _has_machine(prices: Prices, model: ModelCommon) -> bool:
+    """Whether a machine that a model may compute on has a price."""
+    if not isinstance(model, LocalCommon):
+        return False
+    if model.devices == "auto":
+        return bool(prices.machines)
+    on_processors = model.devices in ("cpu", ["cpu"])
+    return any(bool(machine.accelerators) is not on_processors for machine in prices.machines)
 
 
 def _misdated(prices: Prices, entries: Sequence[Dated], kind: str) -> Iterator[Problem]:
@@ -116,6 +156,36 @@ def _machine(machine: MachinePrice, where: str) -> Iterator[Problem]:
             yield Problem(f"{where}.{name}", 'only terms = "owned" have it')
     if not owned and _zero(machine.hourly):
         yield Problem(f"{where}.hourly", "missing, expected what an hour costs")
+
+
+def _dearest(prices: Prices, currency: str) -> Fraction:
+    """What a unit of a currency was ever worth at most, in that of the prices."""
+    worth = (Fraction(rate.rate) for rate in prices.rates if rate.of == currency)
+    return max(worth, default=Fraction(1)) or Fraction(1)
+
+
+def _dear_model(price: ModelPrice, worth: Fraction, where: str) -> Iterator[Problem]:
+    """Prices of one unit of use that no account can hold."""
+    for name, (count, unit) in _UNITS.items():
+        yield from _too_dear(
+            getattr(price, name) or "0", Fraction(count) / worth, unit, f"{where}.{name}"
+        )
+
+
+def _dear_machine(machine: MachinePrice, worth: Fraction, where: str) -> Iterator[Problem]:
+    """Machines of which a second costs what no account can hold."""
+    each = 1 / (worth * machine.count)
+    lasts_s = YEAR_S * (machine.years or 1)
+    yield from _too_dear(machine.hourly, 3600 * each, "second", f"{where}.hourly")
+    yield from _too_dear(machine.purchase, lasts_s * each, "second", f"{where}.purchase")
+
+
+def _too_dear(amount: str, each: Fraction, unit: str, where: str) -> Iterator[Problem]:
+    """An amount, the price of `each` of a unit in the currency of the prices."""
+    most = MOST_PICO * each // PICO
+    if Fraction(amount) > most:
+        told = f"found {amount}, expected at most {most}: no {unit} may cost more in an account"
+        yield Problem(where, f"{told}; see that it is in units of its currency")
 
 
 def _unknown_model(

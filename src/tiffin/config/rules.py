@@ -21,7 +21,7 @@ from tiffin.config.models import (
     WhisperModel,
 )
 from tiffin.config.policy import broken_policy
-from tiffin.config.pricing import broken_prices
+from tiffin.config.pricing import broken_prices, unpriced
 from tiffin.config.references import WAYS, broken_reference, broken_tls
 from tiffin.config.revisions import section_of
 from tiffin.config.schema import Config, Key, Route, Server, Tenant
@@ -75,7 +75,7 @@ def _grpc(server: Server) -> Iterator[Problem]:
 
 
 def _tenant(config: Config, tenant: Tenant, where: str) -> Iterator[Problem]:
-    known = _known(config)
+    known = known_of(config)
     currency = config.prices.currency
     yield from broken_limits(tenant.limits, "tenant", f"{where}.limits", known)
     yield from broken_budgets(tenant.budgets, tenant.limits, where, known, currency)
@@ -94,7 +94,9 @@ def _tenant(config: Config, tenant: Tenant, where: str) -> Iterator[Problem]:
 
 def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
     yield from broken_reference(key, where, needed=True, ways=(*WAYS, "key_sha256"))
-    known = _known(config)
+    known = known_of(config)
+    if key.models:
+        known = known._replace(unpriced=known.unpriced & {*key.models})
     yield from broken_limits(key.limits, "key", f"{where}.limits", known)
     yield from broken_budgets(key.budgets, key.limits, where, known, config.prices.currency)
     yield from _all_known(key.models, known.models, f"{where}.models", "model or route")
@@ -102,10 +104,11 @@ def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
         yield Problem(f"{where}.role", f'admin = true is role = "admin", not "{key.role}"')
 
 
-def _known(config: Config) -> Known:
-    return Known(
-        [*config.models, *config.routes], bool(config.prices.models or config.prices.machines)
-    )
+def known_of(config: Config) -> Known:
+    """What limits of a configuration may count; a route costs what each of its models does."""
+    missing = unpriced(config.prices, config.models)
+    routes = (name for name, one in config.routes.items() if not missing.isdisjoint(one.models))
+    return Known([*config.models, *config.routes], {*missing, *routes})
 
 
 def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:

@@ -71,6 +71,11 @@ class Book:
         ]
         self.plans: list[Held[PricePlan]] = list(self._held(prices.plans))
 
+    @property
+    def priced(self) -> bool:
+        """Whether anything here costs anything."""
+        return bool(self.machines or self._models or self.fixed)
+
     def worth(self, currency: str, at_ns: int) -> Fraction:
         """What a unit of a currency is worth at a moment; raises `ValueError` without a rate."""
         if currency in ("", self.currency):

@@ -1,11 +1,10 @@
 """What one request's use costs, by the price of its target: exact integers, one rounding."""
 
+from tiffin.types.money import MOST_PICO as MOST_PICO
 from tiffin.types.price import Price
 from tiffin.types.usage import Usage
 
 NS: int = 10**9
-MOST_PICO: int = 2**62
-"""What no price and no request costs, whatever is claimed: beyond it numbers don't fit anywhere."""
 
 _SECOND_NS_MS = NS * 1000
 

@@ -68,10 +68,12 @@ class PlanLine(msgspec.Struct, frozen=True, kw_only=True):
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """`rows` of everybody sum to `total_pico`, the bill, to the last unit; amounts are pico-units.
 
-    `shown_pico` is what the rows come to that were asked for.
+    `shown_pico` is what the rows come to that were asked for. `priced` is whether anything has a
+    price at all.
     """
 
     currency: str
+    priced: bool
     since_ns: int
     until_ns: int
     by: tuple[str, ...]
@@ -98,6 +100,7 @@ def statement(
     rows = _bounded(grouped([one for one in portions if _is_wanted(one, only)], by))
     return Statement(
         currency=book.currency,
+        priced=book.priced,
         since_ns=span.since_ns,
         until_ns=span.until_ns,
         by=tuple(by),

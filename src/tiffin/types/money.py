@@ -7,6 +7,9 @@ from typing import Final
 PICO: Final = 10**12
 """Pico-units in one unit of a currency."""
 
+MOST_PICO: Final = 2**62
+"""What no price and no request costs, whatever is claimed: beyond it numbers don't fit anywhere."""
+
 
 def pico(amount: Decimal | int | str) -> int:
     """An amount in units as pico-units; raises `ValueError` where it isn't a whole number of them.

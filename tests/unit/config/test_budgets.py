@@ -57,7 +57,16 @@ def test_what_cant_be_meant_is_refused_by_name(budget: str, said: str) -> None:
 
 def test_money_without_prices_cant_be_counted() -> None:
     text = '[tenants.t.budgets.b]\namount = "5"\n'
-    assert "[prices] gives nothing a price" in refused(text, "")
+    assert "[prices] gives nothing a price" in refused(text, PRICED.partition("[[")[0])
+
+
+def test_a_budget_that_covers_a_model_without_a_price_says_so() -> None:
+    more = '[models.cloud]\nruntime = "remote"\nurl = "http://127.0.0.1:9/v1"\n'
+    budget = '[tenants.t.budgets.b]\namount = "5"\nhard = true\n'
+    assert "tenants.t.budgets.b: money can't be counted of cloud: add" in refused(more + budget)
+    loaded(more + budget + 'models = ["echo"]\n')
+    free = '[[prices.models]]\nmodel = "cloud"\nsince = "2026-01-01"\n'
+    loaded(more + budget + free)
 
 
 def test_two_that_refuse_by_the_same_are_refused() -> None:

@@ -87,3 +87,51 @@ def test_a_key_has_no_keys_and_money_needs_prices() -> None:
         load(rules(line, where="tenants.shop.projects.app.keys.app"))
     with pytest.raises(ConfigInvalid, match="money can't be counted"):
         load(rules('of = "money"; amount = 5; per = "day"'), prices="")
+
+
+CLOUD = """
+[models.cloud]
+runtime = "remote"
+url = "http://127.0.0.1:9/v1"
+[routes.best]
+models = ["chat", "cloud"]
+"""
+MONEY = 'of = "money"; amount = 5; per = "day"'
+
+
+@pytest.mark.parametrize("where", ["tenants.shop", "tenants.shop.projects.app.keys.app"])
+@pytest.mark.parametrize("models", ["", '; models = ["best"]'], ids=["all", "a route"])
+def test_money_isnt_counted_of_what_has_no_price(where: str, models: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        load(CLOUD + rules(MONEY + models, where=where))
+    assert "rules[0].of: money can't be counted of" in str(refused.value)
+    assert "[[prices.models]]" in str(refused.value)
+
+
+def test_money_is_counted_where_what_has_no_price_isnt_used_or_is_said_to_be_free() -> None:
+    load(CLOUD + rules(MONEY + '; models = ["chat"]'))
+    load(CLOUD + rules(MONEY), PRICES + '[[prices.models]]\nmodel="cloud"\nsince="2026-01-01"\n')
+    only = '[tenants.shop.keys.two]\nkey_sha256 = "%s"\nmodels = ["chat"]\n' % ("2" * 64)
+    load(CLOUD + only + rules(MONEY, where="tenants.shop.keys.two"))
+
+
+@pytest.mark.parametrize(
+    ("devices", "accelerators", "counts"),
+    [('"auto"', 0, True), ('"auto"', 1, True), ('"cpu"', 1, False), ('["cuda:0"]', 0, False)],
+)
+def test_a_machine_that_a_model_computes_on_gives_it_a_price(
+    devices: str, accelerators: int, counts: bool
+) -> None:
+    node = f"""
+[[prices.machines]]
+name = "node"
+hourly = "9"
+accelerators = {accelerators}
+since = "2026-01-01"
+"""
+    text = f'[models.own]\nruntime = "echo"\ndevices = {devices}\n' + rules(MONEY)
+    if counts:
+        load(text, PRICES + node)
+        return
+    with pytest.raises(ConfigInvalid, match="money can't be counted of own"):
+        load(text, PRICES + node)

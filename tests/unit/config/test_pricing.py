@@ -88,6 +88,26 @@ def load(text: str) -> Prices:
             "did you mean cloud?",
             id="unknown model",
         ),
+        pytest.param(
+            CLOUD + price(more='request = "4611687"'),
+            "prices.models[0].request",
+            "found 4611687, expected at most 4611686: no request may cost more",
+            id="dearer than an account holds",
+        ),
+        pytest.param(
+            RATE
+            + CLOUD
+            + price(more='output = "51962688657"\ncurrency = "USD"', since="2026-02-01"),
+            "prices.models[0].output",
+            "expected at most 51962",
+            id="dear in another currency",
+        ),
+        pytest.param(
+            MACHINE.replace("42.5", "8301034834") + "count = 2",
+            "prices.machines[0].hourly",
+            "found 8301034834, expected at most 8301034833: no second may cost more",
+            id="dear machines",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(text: str, where: str, said: str) -> None:

@@ -67,10 +67,11 @@ class Charged(msgspec.Struct, frozen=True, kw_only=True):
 class StatementPage(msgspec.Struct, frozen=True, kw_only=True):
     """What was spent from `since` until `until`: all rows sum to `total`, which is the `bill`.
 
-    `shown` is what those rows come to that were asked for.
+    `shown` is what those rows come to that were asked for. Without anything `priced` it is nothing.
     """
 
     currency: str
+    priced: bool
     since: str
     until: str
     by: tuple[str, ...]
@@ -106,6 +107,7 @@ def page_of(told: Statement, zone: timezone) -> StatementPage:
     """A statement as it is told."""
     return StatementPage(
         currency=told.currency,
+        priced=told.priced,
         since=when(told.since_ns, zone).isoformat(),
         until=when(told.until_ns, zone).isoformat(),
         by=told.by,

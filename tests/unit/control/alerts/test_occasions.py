@@ -97,6 +97,7 @@ def test_a_budget_that_runs_out_soon_is_told(days: float, within: float, count: 
 def test_invoices_that_differ_are_told() -> None:
     statement = Statement(
         currency="INR",
+        priced=True,
         since_ns=MONTH.since_ns,
         until_ns=MONTH.until_ns,
         by=("line",),

@@ -88,10 +88,12 @@ def test_without_prices_nothing_has_one(folder: DataFolder) -> None:
     assert price_of(published(folder, loaded(), DAY - 1), "cloud") is None
 
 
-def test_a_price_that_nobody_pays_can_still_be_published(folder: DataFolder) -> None:
-    most = "9" * 12
-    prices = PRICES.replace('"0.15"', f'"{most}"').replace('"14.4"', f'"{most}"')
-    snapshot = published(folder, loaded(prices.replace('"100"', f'"{most}"')))
+def test_the_highest_prices_there_may_be_are_published_as_they_are(folder: DataFolder) -> None:
+    given = loaded(PRICES.replace('"0.15"', '"46116860184"').replace('"14.4"', '"16602069666"'))
+    snapshot = published(folder, given)
+    price = price_of(snapshot, "cloud")
+    assert price is not None
+    assert price.input_token == 46_116_860_184 * 100 * 10**6  # pico-units of a token, in rupees
     assert msgspec.json.decode(msgspec.json.encode(snapshot), type=Snapshot) == snapshot
 
 
