@@ -44,6 +44,32 @@ def apply(
     print("\n".join((previewed if dry_run else applied)(address, wanted)))
 
 
+@config.command("import")
+def import_config(
+    path: Annotated[Path, typer.Argument(help="The configuration of a LiteLLM proxy, in YAML.")],
+    to: Annotated[Path, typer.Option("--to", help="The file to write.")] = Path("tiffin.toml"),
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", help="Its virtual keys: what /key/list answers, as JSON."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
+) -> None:
+    """Make a tiffin.toml of a LiteLLM proxy's config.yaml, and say what became of each setting.
+
+    Models, several deployments of one, fallbacks, tries, timeouts, limits, budgets, prices, caches
+    and keys are mapped; what isn't is named with the reason, and what is left to do. No secret is
+    written: a key becomes the name of a variable, or its sha256.
+
+    Examples:
+
+        tiffin config import config.yaml
+        tiffin config import config.yaml --keys keys.json --to production.toml
+    """
+    from tiffin.cli.moving import import_litellm
+
+    print("\n".join(import_litellm(path, keys, to, overwrite=force)))
+
+
 @config.command("history")
 def history(url: Url = "", key: ApiKey = "", data: DataFolder = None) -> None:
     """List the configurations that were in force: number, when (UTC), sha256, by whom.

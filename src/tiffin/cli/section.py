@@ -4,9 +4,7 @@ The text is never parsed and printed anew, so comments, order and layout stay th
 """
 
 import fcntl
-import json
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +13,11 @@ from typing import Any
 
 import msgspec
 
+from tiffin.cli.toml_text import key_text, value_text
 from tiffin.config.models import Decision, File
 from tiffin.errors import Conflict
 
 MARK = "# Imported by `tiffin models import`"
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DEFAULTS: Mapping[str, object] = msgspec.structs.asdict(Decision())
 
 
@@ -35,20 +33,20 @@ def section(
 
     A runtime of one file (llamacpp) has it in the section itself.
     """
-    path = f"models.{_key(name)}"
+    path = f"models.{key_text(name)}"
     said = "".join(letter if letter.isprintable() else " " for letter in remark)
-    lines = [f"{MARK}: {said}", f"[{path}]", f"runtime = {_value(runtime)}"]
+    lines = [f"{MARK}: {said}", f"[{path}]", f"runtime = {value_text(runtime)}"]
     whole = runtime == "llamacpp"
     for file in files.values() if whole else ():
         lines += _file(file)
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in settings.items()]
+    lines += [f"{key_text(key)} = {value_text(value)}" for key, value in settings.items()]
     for known_as, file in () if whole else files.items():
-        lines += ["", f"[{path}.files.{_key(known_as)}]", *_file(file)]
+        lines += ["", f"[{path}.files.{key_text(known_as)}]", *_file(file)]
     if decision is not None:
         lines += ["", f"[{path}.decision]"]
         told = msgspec.structs.asdict(decision)
         lines += [
-            f"{key} = {_value(value)}"
+            f"{key} = {value_text(value)}"
             for key, value in told.items()
             if value != _DEFAULTS[key] or key in ("threshold", "labels")
         ]
@@ -164,15 +162,4 @@ def _not_ours(lines: list[str]) -> list[str]:
 
 def _file(file: File) -> list[str]:
     size = [f"size_bytes = {file.size_bytes}"] if file.size_bytes else []
-    return [f"sources = {_value(file.sources)}", f"sha256 = {_value(file.sha256)}", *size]
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    # A JSON text is a TOML basic string as well, but for DEL, which TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return [f"sources = {value_text(file.sources)}", f"sha256 = {value_text(file.sha256)}", *size]
