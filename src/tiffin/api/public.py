@@ -7,6 +7,8 @@ import structlog
 
 from tiffin.api.oip import TensorPages
 from tiffin.api.responses import ResponsePages
+from tiffin.dialects.anthropic.dialect import PATH as MESSAGES
+from tiffin.dialects.anthropic.dialect import MessagesDialect, read_message_request
 from tiffin.dialects.dialect import Dialect
 from tiffin.dialects.oip.dialect import InferDialect
 from tiffin.dialects.openai.dialect import OpenAIDialect
@@ -42,6 +44,7 @@ log = structlog.get_logger("tiffin.gateway")
 
 OPENAI = OpenAIDialect(TextEndpoint("chat", b"/v1/chat/completions").read)
 TENSORS = InferDialect()
+ANTHROPIC = MessagesDialect(read_message_request)
 
 Page = Callable[[Exchange], Awaitable[None]]
 MAX_CONTROL_BYTES = 67_108_864
@@ -193,6 +196,8 @@ def _is_tensors(path: bytes) -> bool:
 
 def _dialect_of(path: bytes) -> Dialect:
     """The dialect of a path that doesn't take the walk: its errors have that shape."""
+    if path == MESSAGES or path.startswith(MESSAGES + b"/"):
+        return ANTHROPIC
     return TENSORS if _is_tensors(path) else OPENAI
 
 

@@ -17,6 +17,7 @@ EndpointName = Literal[
     "chat",
     "completions",
     "responses",
+    "messages",
     "embeddings",
     "rerank",
     "transcriptions",
@@ -24,6 +25,7 @@ EndpointName = Literal[
     "infer",
     "tokenize",
     "detokenize",
+    "count_tokens",
 ]
 """What a key can be for, by the names that accounts have of it."""
 

@@ -17,8 +17,8 @@ from tiffin.types import roles
 from tiffin.types.snapshot import Principal, Snapshot
 
 MISSING = (
-    "no API key was given; send it as the header 'Authorization: Bearer <key>'"
-    " (the starter's key is printed when the server starts)"
+    "no API key was given; send it as the header 'Authorization: Bearer <key>' or"
+    " 'x-api-key: <key>' (the starter's key is printed when the server starts)"
 )
 UNKNOWN = "this API key isn't known here; check it, or ask the operator for one"
 READING = "the keys are still being read; try again in a moment"
@@ -41,13 +41,7 @@ class Authentication:
 
         `Unavailable` where the key may be one that wasn't read yet.
         """
-        header = exchange.header(b"authorization")
-        if header is None or header[:7].lower() != b"bearer ":
-            raise Unauthenticated(MISSING)
-        key = header[7:].strip()
-        if not key:
-            raise Unauthenticated(MISSING)
-        digest = sha256(key).hexdigest()
+        digest = sha256(_key_of(exchange)).hexdigest()
         principal = snapshot.keys.get(digest)
         if principal is None:
             principal = self._in_the_ring(digest, snapshot)
@@ -69,6 +63,20 @@ class Authentication:
                 f"the tenant '{principal.tenant}' is suspended; ask the operator why"
             )
         return principal
+
+
+def _key_of(exchange: Exchange) -> bytes:
+    """The key as OpenAI's clients send it, or else as Anthropic's do."""
+    header = exchange.header(b"authorization")
+    if header is None:
+        key = (exchange.header(b"x-api-key") or b"").strip()
+    elif header[:7].lower() == b"bearer ":
+        key = header[7:].strip()
+    else:
+        key = b""
+    if not key:
+        raise Unauthenticated(MISSING)
+    return key
 
 
 def named(principal: Principal) -> str:

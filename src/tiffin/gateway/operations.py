@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tiffin.dialects.anthropic.counting import PATH as COUNT
+from tiffin.dialects.anthropic.counting import read_count
+from tiffin.dialects.anthropic.dialect import PATH as MESSAGES
+from tiffin.dialects.anthropic.dialect import MessagesDialect, read_message_request
 from tiffin.dialects.dialect import Dialect
 from tiffin.dialects.documents.dialect import PATH as DOCUMENTS
 from tiffin.dialects.documents.dialect import read_document
 from tiffin.dialects.oip.dialect import InferDialect
-from tiffin.dialects.openai.dialect import OpenAIDialect
+from tiffin.dialects.openai.dialect import OpenAIDialect, Read
 from tiffin.dialects.openai.embeddings import read_embedding
 from tiffin.dialects.openai.rerank import read_rerank
 from tiffin.dialects.openai.responses import ResponsesDialect
@@ -18,10 +22,14 @@ from tiffin.dialects.openai.transcriptions import read_transcription
 
 @dataclass(slots=True, frozen=True)
 class Operation:
-    """What a request to a path is: its name in accounts and metrics, and its dialect."""
+    """What a request to a path is: its name in accounts and metrics, and its dialect.
+
+    `id_headers` are those that tell clients the request's id.
+    """
 
     name: str
     dialect: Dialect
+    id_headers: tuple[bytes, ...] = (b"x-request-id",)
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,6 +74,8 @@ def all_operations(responses: ResponsesDialect | None = None) -> Operations:
             b"/v1/embeddings": Operation("embeddings", OpenAIDialect(read_embedding)),
             b"/v1/rerank": Operation("rerank", OpenAIDialect(read_rerank)),
             TRANSCRIPTIONS: Operation("transcriptions", OpenAIDialect(read_transcription)),
+            MESSAGES: _anthropic("messages", read_message_request),
+            COUNT: _anthropic("count_tokens", read_count),
             **keeping,
         },
         [
@@ -77,3 +87,7 @@ def all_operations(responses: ResponsesDialect | None = None) -> Operations:
 
 def _text(name: str, kind: str, path: bytes) -> Operation:
     return Operation(name, OpenAIDialect(TextEndpoint(kind, path).read))
+
+
+def _anthropic(name: str, read: Read) -> Operation:
+    return Operation(name, MessagesDialect(read), (b"x-request-id", b"request-id"))

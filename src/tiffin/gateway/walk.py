@@ -64,9 +64,9 @@ class Walk:
             stages.admission.admit(principal, snapshot) as permit,
             stages.accounts.open(principal, operation.name, exchange, snapshot.number) as account,
         ):
-            named = (b"x-request-id", account.id.encode())
+            named = [(header, account.id.encode()) for header in operation.id_headers]
             dialect = operation.dialect
-            delivery = Delivery(exchange, account, dialect, [named, *permit.headers()])
+            delivery = Delivery(exchange, account, dialect, [*named, *permit.headers()])
             with answering_errors(delivery):
                 check_endpoint(principal, operation.name)
                 body = await exchange.body(permit.caps.body_bytes(stages.max_body_bytes))

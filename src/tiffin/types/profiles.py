@@ -12,7 +12,7 @@ _CHAT: Final = ("chat", "response")
 _TEXTS: Final = ("chat", "completion", "response")
 _EVERYTHING: Final = (
     *("chat", "completion", "tokenize", "detokenize", "response"),
-    *("embedding", "rerank", "transcription"),
+    *("embedding", "rerank", "transcription", "count_tokens"),
 )
 
 # What isn't known outside OpenAI, and is mostly passed over in silence: so it is refused by name.

@@ -15,7 +15,7 @@ DOCUMENT_OUTPUTS = frozenset(("text", "confidence", "box", "page", "size"))
 """The outputs of a pipeline that reads documents."""
 
 TOKEN_OPERATIONS = ("tokenize", "detokenize")
-TEXT_OPERATIONS = ("chat", "completion", *TOKEN_OPERATIONS, "response")
+TEXT_OPERATIONS = ("chat", "completion", *TOKEN_OPERATIONS, "response", "count_tokens")
 
 
 def kind_of(model: Model) -> str:

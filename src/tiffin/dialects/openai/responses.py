@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tiffin.dialects.dialect import Extent, Forward, Portion, Told, Whole
+from tiffin.dialects.events import payload_of
 from tiffin.dialects.openai.errors import error_body, error_response
 from tiffin.dialects.openai.requests import encode as encode_chat
 from tiffin.dialects.openai.responses_items import completed
@@ -17,12 +18,12 @@ from tiffin.dialects.openai.responses_request import (
     check_request,
     input_items,
     read,
-    renamed,
+    renamed_field,
 )
 from tiffin.dialects.openai.responses_stream import ResponsesReading
 from tiffin.dialects.openai.responses_whole import outcome_of
 from tiffin.dialects.openai.text import JSON_HEADERS, TextAsked, TextEndpoint
-from tiffin.dialects.openai.usage import StreamScanner, payload_of
+from tiffin.dialects.openai.usage import StreamScanner
 from tiffin.errors import PreviousResponseNotFound, TiffinError
 from tiffin.ports.clock import Clock
 from tiffin.ports.conversations import Conversations, Kept
@@ -152,7 +153,7 @@ class ResponsesAsked:
     def portions(self) -> Iterator[Portion]:
         """The chat's own, by the names of this request's fields."""
         for one in self._chat.portions():
-            yield one._replace(field=renamed(one.field, self._places))
+            yield one._replace(field=renamed_field(one.field, self._places))
 
     def shorten(self, tokens: int) -> None:
         """As the chat does."""

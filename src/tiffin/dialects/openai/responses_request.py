@@ -1,13 +1,15 @@
 """A Responses request as the chat that models know, and its faults by the names it was asked in."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
 from tiffin.dialects.faults import shown
 from tiffin.dialects.openai.parameters import not_supported
+from tiffin.dialects.openai.renaming import Places, rename, renamed
 from tiffin.dialects.openai.responses_items import (
     ITEM_TYPES,
     check_items,
@@ -61,11 +63,11 @@ _NAMES = (
     (re.compile(r"max_completion_tokens\b|max_tokens\b"), "max_output_tokens"),
     (re.compile(r"reasoning_effort\b"), "reasoning.effort"),
     (re.compile(r"verbosity\b"), "text.verbosity"),
+    (re.compile(r"messages(\[.*)?$"), "input"),
 )
-_MESSAGE = re.compile(r"messages\[(\d+)\]")
 _ITEM_OR_TOOL = re.compile(r"(input|tools)\[(\d+)\]\.")
-_QUOTED = re.compile(r"'([^']+)'")
 _READER = Reader(ResponseRequest)
+_NOWHERE: Final[Places] = MappingProxyType({})
 
 
 def read(body: bytes) -> ResponseRequest:
@@ -165,17 +167,18 @@ def _check_format(wanted: TextFormat) -> None:
 
 def chat_of(
     request: ResponseRequest, earlier: Sequence[InputItem], given: Sequence[InputItem]
-) -> tuple[ChatRequest, dict[int, str]]:
+) -> tuple[ChatRequest, Places]:
     """The chat request that asks the same, and where each of its messages comes from."""
     spoken, origins = messages_of([*earlier, *given])
     messages: list[Message] = []
     if request.instructions:
         messages.append(Message(role="system", content=request.instructions))
     before = len(messages)
-    places = {0: "instructions"} if before else {}
+    places = {"messages[0]": "instructions"} if before else {}
     for number, item in enumerate(origins, start=before):
         mine = item - len(earlier)
-        places[number] = f"input[{mine}]" if mine >= 0 else "previous_response_id"
+        place = f"input[{mine}]" if mine >= 0 else "previous_response_id"
+        places[f"messages[{number}]"] = place
     chat = ChatRequest(
         model=request.model,
         messages=messages + spoken,
@@ -238,28 +241,11 @@ def _format(request: ResponseRequest) -> ResponseFormat | None:
     return ResponseFormat(type="json_schema", json_schema=named)
 
 
-def as_named(error: TiffinError, places: Mapping[int, str] | None = None) -> TiffinError:
+def as_named(error: TiffinError, places: Places = _NOWHERE) -> TiffinError:
     """The error in terms of the request that the client sent, not of the chat it became."""
-    param = error.param
-    if param is None:
-        return error
-    named = renamed(param, places or {})
-    if named == param:
-        return error
-    message = _QUOTED.sub(lambda found: f"'{renamed(found[1], places or {})}'", error.message)
-    return type(error)(message, retry_after=error.retry_after, param=named)
+    return renamed(error, _NAMES, places)
 
 
-def renamed(param: str, places: Mapping[int, str]) -> str:
+def renamed_field(field: str, places: Places) -> str:
     """What the client called a parameter of the chat that its request became."""
-    message = _MESSAGE.match(param)
-    if message is not None:
-        place = places.get(int(message[1]), "input")
-        return place + param[message.end() :] if place.startswith("input[") else place
-    if param == "messages":
-        return "input"
-    for pattern, name in _NAMES:
-        found = pattern.match(param)
-        if found is not None:
-            return found.expand(name) + param[found.end() :]
-    return param
+    return rename(field, _NAMES, places)

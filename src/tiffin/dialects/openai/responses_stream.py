@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from tiffin.dialects.events import payload_of
+from tiffin.dialects.openai.answers import CHUNKS, Call, Chunk, Function
 from tiffin.dialects.openai.responses_object import (
     Form,
     Outcome,
@@ -20,7 +22,7 @@ from tiffin.dialects.openai.responses_object import (
     message_item,
     part,
 )
-from tiffin.dialects.openai.usage import StreamScanner, payload_of
+from tiffin.dialects.openai.usage import StreamScanner
 from tiffin.errors import TiffinError, UpstreamFailed
 from tiffin.types.ids import new_id
 from tiffin.types.usage import Usage
@@ -29,36 +31,6 @@ from tiffin.types.usage import Usage
 MAX_TEXT = 8_388_608
 
 Finish = Callable[[Outcome], dict[str, Any]]
-
-
-class _Function(msgspec.Struct):
-    name: str | None = None
-    arguments: str | None = None
-
-
-class _Call(msgspec.Struct):
-    index: int = 0
-    id: str | None = None
-    function: _Function | None = None
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _Choice(msgspec.Struct):
-    index: int = 0
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] | None = None
-
-
-_CHUNKS = msgspec.json.Decoder(_Chunk)
 
 
 @dataclass(slots=True)
@@ -165,7 +137,7 @@ class ResponsesReading:
             for event in block.split(b"\n\n"):
                 payload = payload_of(event)
                 if payload and payload != b"[DONE]":
-                    self._take(_CHUNKS.decode(payload))
+                    self._take(CHUNKS.decode(payload))
         except msgspec.DecodeError:
             self.error = UpstreamFailed("the stream has a chunk that is none of a chat's")
         self.error = self.error or scanner.error
@@ -179,7 +151,7 @@ class ResponsesReading:
         self._events.add("response.created", response=told)
         self._events.add("response.in_progress", response=told)
 
-    def _take(self, chunk: _Chunk) -> None:
+    def _take(self, chunk: Chunk) -> None:
         for choice in chunk.choices or ():
             if choice.index != 0:
                 self.error = UpstreamFailed("the stream has more than one choice")
@@ -214,8 +186,8 @@ class ResponsesReading:
         more: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
         self._events.add(f"response.{kind}.delta", **spoken.at, delta=text, **more)
 
-    def _ask(self, delta: _Call) -> None:
-        function = delta.function or _Function()
+    def _ask(self, delta: Call) -> None:
+        function = delta.function or Function()
         call = self._calls.get(delta.index)
         if call is None:
             call = _Asking(

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tiffin.dialects.events import MAX_EVENT_BYTES as MAX_EVENT_BYTES
+from tiffin.dialects.events import payload_of
 from tiffin.dialects.openai.errors import error_from_event
 from tiffin.errors import TiffinError, UpstreamFailed
 from tiffin.types.usage import Usage
 
-MAX_EVENT_BYTES = 1_048_576
 DONE_EVENT = b"data: [DONE]\n\n"
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -271,16 +272,6 @@ class StreamScanner:
 
 def _says_more(delta: _Delta) -> bool:
     return any(_beside_content(delta))
-
-
-def payload_of(event: bytes) -> bytes:
-    """The data lines of an event, joined; comments and other fields are skipped."""
-    values = []
-    for line in event.split(b"\n"):
-        name, _, value = line.partition(b":")
-        if name == b"data":
-            values.append(value.removeprefix(b" "))
-    return b"\n".join(values)
 
 
 def with_cost(payload: bytes, cost: str) -> bytes:
