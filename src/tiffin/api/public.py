@@ -14,6 +14,7 @@ from tiffin.dialects.oip.dialect import InferDialect
 from tiffin.dialects.openai.dialect import OpenAIDialect
 from tiffin.dialects.openai.models import model_body, model_list_body
 from tiffin.dialects.openai.text import TextEndpoint
+from tiffin.dialects.statuses import retry_headers
 from tiffin.errors import (
     DeadlineExceeded,
     EndpointNotFound,
@@ -183,6 +184,8 @@ class PublicSite:
             async with self._desk.control.start(call) as reply:
                 body = await reply.read_all(MAX_CONTROL_BYTES)
                 content: Headers = [(b"content-type", reply.content_type or b"text/plain")]
+                if reply.retry_after is not None:
+                    content += retry_headers(reply.retry_after)
                 exchange.respond(reply.status, content, body)
         except (UpstreamUnavailable, UpstreamFailed, DeadlineExceeded) as error:
             raise Unavailable(

@@ -57,8 +57,8 @@ def read_boot(argv: Sequence[str]) -> Boot:
 
 def cannot_start(boot: Boot, failure: Exception) -> int:
     """Tell why this child can't start, which trying again won't change; its exit code."""
-    from tiffin.control.publish import replace_file
     from tiffin.telemetry import log
+    from tiffin.types.whole_file import replace_file
 
     state = msgspec.json.encode({"phase": "failed", "reason": str(failure)})
     replace_file(DataFolder(Path(boot.data)).run / f"{boot.name}.state.json", state, lasting=False)

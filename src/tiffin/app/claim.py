@@ -40,8 +40,9 @@ def claim(folder: DataFolder) -> Iterator[int]:
                 f"another tiffin (pid {holder}) already serves the data folder {folder.root}; "
                 "stop it, or choose another folder with TIFFIN__SERVER__DATA"
             ) from failure
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: who holds it is only told
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         _end_leftovers(folder.root)
         _make_folders(folder)
         _link_sockets(folder.run)
@@ -108,16 +109,22 @@ def _open_lock(folder: DataFolder) -> int:
         folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(folder.supervisor_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as failure:
-        raise ConfigInvalid(
-            f"the data folder {folder.root} can't be used: {failure.strerror}", where="server.data"
-        ) from failure
+        raise _unusable(folder, failure) from failure
+
+
+def _unusable(folder: DataFolder, failure: OSError) -> ConfigInvalid:
+    reason = f"the data folder {folder.root} can't be used: {failure.strerror}"
+    return ConfigInvalid(reason, where="server.data")
 
 
 def _make_folders(folder: DataFolder) -> None:
-    for path in (folder.root, folder.run, folder.logs, folder.journal, folder.metrics):
-        path.mkdir(mode=0o700, exist_ok=True)
-        path.chmod(0o700)
-    _empty(folder.run)
+    try:
+        for path in (folder.root, folder.run, folder.logs, folder.journal, folder.metrics):
+            path.mkdir(mode=0o700, exist_ok=True)
+            path.chmod(0o700)
+        _empty(folder.run)
+    except OSError as failure:
+        raise _unusable(folder, failure) from failure
 
 
 def _link_sockets(run: Path) -> None:

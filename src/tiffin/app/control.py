@@ -28,6 +28,7 @@ from tiffin.app.calibrating import Calibrating
 from tiffin.app.clock import SystemClock
 from tiffin.app.money import Money
 from tiffin.app.polled_file import PolledFile
+from tiffin.app.pulse import beat
 from tiffin.app.starter import ensure_key, starter_config
 from tiffin.app.tenancy import Tenancy
 from tiffin.config.environ import environment
@@ -45,14 +46,14 @@ from tiffin.control.machine import FILE as MACHINE_FILE
 from tiffin.control.machine import MachineWatch
 from tiffin.control.observed import Observed, observed
 from tiffin.control.office import Office
-from tiffin.control.publish import Publisher, Site, replace_file
+from tiffin.control.publish import Publisher, Site
 from tiffin.control.report import JournalStatus, Report, report
 from tiffin.control.standing import limits_page
 from tiffin.errors import ConfigInvalid, TiffinError, Unavailable
-from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry import exposition, journal, log
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.paths import DataFolder, history, sockets
+from tiffin.types.whole_file import replace_file
 
 if TYPE_CHECKING:
     from tiffin.api.server import EdgeServer
@@ -65,7 +66,6 @@ LOOK_AROUND_EVERY_S = 5.0
 OBSERVE_EVERY_S = 0.25
 SECRETS_EVERY_S = 300.0
 CERTIFICATES_EVERY_S = 60.0
-HEARTBEAT_EVERY_S = 0.5
 TRIM_EVERY_S = 30.0
 TRIM_ROWS = 5_000
 LIVES_EVERY_S = 5.0
@@ -168,11 +168,10 @@ class Control:
         self.alerting.open()
         self.office.open()
         self.changing.opened()
-        progress = ProgressFile(self.folder.run / f"{self.boot.name}.progress")
-        progress.phase(Phase.READY)
+        progress = self.folder.run / f"{self.boot.name}.progress"
         os.nice(NICENESS)
         async with asyncio.TaskGroup() as group:
-            beating = group.create_task(beat(progress))
+            beating = group.create_task(beat(progress, lambda: True))
             tasks = [group.create_task(chore.run(), name=chore.name) for chore in self.chores]
             await stopping.wait()
             if self._server is not None:
@@ -189,7 +188,6 @@ class Control:
         self.accounts.close()
         self.money.close()
         self.alerting.close()
-        progress.close()
 
     def report(self) -> Report:
         """Everything that an operator may want to know now."""
@@ -336,13 +334,6 @@ def sources() -> Sources:
     from tiffin.adapters.sources.registry import default_sources
 
     return default_sources(environment())
-
-
-async def beat(progress: ProgressFile) -> None:
-    """Show that the loop turns, until cancelled."""
-    while True:
-        progress.beat()
-        await asyncio.sleep(HEARTBEAT_EVERY_S)
 
 
 async def serve(boot: Boot) -> int:

@@ -9,10 +9,10 @@ import msgspec
 
 from tiffin.api.server import EdgeServer
 from tiffin.config.tls import Credentials, context_of, credentials_of
-from tiffin.control.publish import replace_file
 from tiffin.errors import ConfigInvalid
 from tiffin.telemetry import log
 from tiffin.types.tls import Tls
+from tiffin.types.whole_file import replace_file
 
 LOOK_EVERY_S = 0.5
 AGAIN_AFTER_S = 30.0

@@ -31,10 +31,10 @@ from tiffin.app.limits import Limiting
 from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.outlook import StatusOutlook
 from tiffin.app.polled_file import PolledFile
+from tiffin.app.pulse import beat
 from tiffin.app.ring_follower import RingFollower, follow
 from tiffin.app.upstreams import upstream
 from tiffin.config.tls import context_of
-from tiffin.control.publish import replace_file
 from tiffin.dialects.openai.responses import ResponsesDialect
 from tiffin.errors import ConfigInvalid, Unavailable
 from tiffin.gateway.account import Accounts
@@ -52,13 +52,13 @@ from tiffin.gateway.pool import Pool
 from tiffin.gateway.walk import Stages, Walk
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.outbox import Outbox
-from tiffin.serving.progress import Phase, ProgressFile
 from tiffin.telemetry.journal import Journal
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.demand import Demands
 from tiffin.types.paths import DataFolder, certificate, keyring_file, sockets
 from tiffin.types.snapshot import Snapshot, Target
 from tiffin.types.tls import Tls
+from tiffin.types.whole_file import replace_file
 
 if TYPE_CHECKING:
     from tiffin.api.grpc_edge import GrpcEdge
@@ -67,8 +67,6 @@ SNAPSHOT_EVERY_S = 0.25
 METRICS_EVERY_S = 0.5
 DEMAND_EVERY_S = 0.5
 LIMITS_EVERY_S = 1.0
-HEARTBEAT_EVERY_S = 0.5
-START_LOOK_S = 0.02
 
 
 class Gateway:
@@ -141,13 +139,14 @@ class Gateway:
         self.leaving = asyncio.Event()
         loop.add_signal_handler(FINISH, self.leaving.set)
         self._follow_snapshot()
+        progress = self.data.run / f"{self.boot.name}.progress"
         chores = [
             asyncio.create_task(self._every(SNAPSHOT_EVERY_S, self._follow_snapshot)),
             asyncio.create_task(self._every(METRICS_EVERY_S, self._measure)),
             asyncio.create_task(self._every(DEMAND_EVERY_S, self._tell_demand)),
             asyncio.create_task(self._every(LIMITS_EVERY_S, self._look_at_limits)),
             asyncio.create_task(follow(self.ring)),
-            asyncio.create_task(self._beat()),
+            asyncio.create_task(beat(progress, lambda: self.server.started)),
             asyncio.create_task(self.pool.probe_for_ever()),
             asyncio.create_task(self.kept.keep()),
             asyncio.create_task(self._drain()),
@@ -261,25 +260,6 @@ class Gateway:
         while True:
             await asyncio.sleep(seconds)
             chore()
-
-    async def _beat(self) -> None:
-        path = self.data.run / f"{self.boot.name}.progress"
-        while True:
-            try:
-                progress = ProgressFile(path)
-                break
-            except OSError:  # the disk is full: requests are told so until it isn't
-                await asyncio.sleep(HEARTBEAT_EVERY_S)
-        try:
-            while True:
-                progress.beat()
-                if self.server.started:
-                    progress.phase(Phase.READY)
-                    await asyncio.sleep(HEARTBEAT_EVERY_S)
-                else:
-                    await asyncio.sleep(START_LOOK_S)
-        finally:
-            progress.close()
 
     def _stop_soon(self) -> None:
         self.admission.draining = True

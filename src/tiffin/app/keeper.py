@@ -286,7 +286,7 @@ class Keeper:
 
     def _clear(self, *, keep_failure: bool = False) -> None:
         """Remove what a dead process left; a gateway that still looks finds nothing to wait for."""
-        for suffix in (".sock", ".engine.sock", ".progress", ".state.tmp", ".demand.json"):
+        for suffix in (".sock", ".engine.sock", ".progress", ".state.json.tmp", ".demand.json"):
             self._file(suffix).unlink(missing_ok=True)
         shutil.rmtree(self._file(OWN_FILES), ignore_errors=True)
         if not (keep_failure and self._failure()):

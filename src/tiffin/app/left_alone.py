@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from tiffin.control.publish import replace_file
 from tiffin.gateway.placement.circuit import Held
 from tiffin.ports.clock import Clock
 from tiffin.types.json_file import read_json
 from tiffin.types.paths import DataFolder, left_alone
+from tiffin.types.whole_file import replace_file
 
 Upstreams = dict[str, dict[str, Held]]
 

@@ -7,13 +7,13 @@ import msgspec
 
 from tiffin.adapters.stores.spent import SpentFile
 from tiffin.app.boot import Boot
-from tiffin.control.publish import replace_file
 from tiffin.gateway.admit import Admission, moments
 from tiffin.ports.clock import Clock
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.limits import Standing, Standings
 from tiffin.types.paths import DataFolder, spent, standing_limits
 from tiffin.types.snapshot import Snapshot
+from tiffin.types.whole_file import replace_file
 
 LOOK_AT = 5_000
 TELL_OF = 500

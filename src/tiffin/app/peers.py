@@ -16,7 +16,6 @@ from tiffin.adapters.upstreams.http1 import Http1Backend
 from tiffin.app.demand import SUFFIX
 from tiffin.app.outlook import StatusOutlook
 from tiffin.app.polled_file import PolledFile
-from tiffin.control.publish import replace_file
 from tiffin.errors import Draining, Loading, UpstreamUnavailable
 from tiffin.gateway.due import Due
 from tiffin.gateway.placement.place import ClosableBackend
@@ -26,6 +25,7 @@ from tiffin.ports.backend import Call, Reply
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.demand import Demands
 from tiffin.types.snapshot import Deployment, Plan, Snapshot, Target
+from tiffin.types.whole_file import replace_file
 
 MAX_CALLS: Final = 4096
 """Calls at a replica at once: a pipeline's own bounds come before."""

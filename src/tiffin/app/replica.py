@@ -29,6 +29,7 @@ from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.paths import DataFolder
 from tiffin.types.snapshot import Deployment
+from tiffin.types.whole_file import replace_file
 
 EXIT_MAY_HEAL = 4
 HEARTBEAT_EVERY_S = 0.5
@@ -55,14 +56,21 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._told: State | None = None
         self.state = State(pid=os.getpid())
 
     def tell(self, **changed: object) -> None:
         """Change the state, keeping what isn't named."""
         self.state = msgspec.structs.replace(self.state, **changed)
-        fresh = self._path.with_suffix(".tmp")
-        fresh.write_bytes(msgspec.json.encode(self.state))
-        fresh.replace(self._path)
+        self.retry()
+
+    def retry(self) -> None:
+        """Write what couldn't be: a full disk is no reason not to serve."""
+        if self.state == self._told:
+            return
+        with contextlib.suppress(OSError):
+            replace_file(self._path, msgspec.json.encode(self.state), lasting=False)
+            self._told = self.state
 
     def failed(self, error: Exception) -> int:
         """Tell why it can't start; returns the exit code to end with."""
@@ -83,7 +91,7 @@ class ReplicaProcess:
         self._states = states
         self._metrics_file = data.metrics / f"replica.{boot.epoch}.json"
         self._meter = Meter("replica", boot.epoch)
-        self._progress = ProgressFile(data.run / f"{boot.name}.progress")
+        self._progress = progress_file(data.run / f"{boot.name}.progress")
         # The gateway's canonical encoding may be a little longer than what the client sent, and a
         # pipeline's steps tell each other more than any client may.
         limit = max(2 * boot.server.max_body_bytes, MAX_STEP_BYTES)
@@ -200,8 +208,17 @@ class ReplicaProcess:
         self._meter.close()
 
     def _measure(self) -> None:
+        self._states.retry()
         self._hosted.look()
         self._meter.write(self._metrics_file)
+
+
+def progress_file(path: Path) -> ProgressFile:
+    """What the supervisor looks at; raises `Unavailable` where the disk is full."""
+    try:
+        return ProgressFile(path)
+    except OSError as cause:
+        raise Unavailable(f"{path} can't be made: {cause.strerror}") from cause
 
 
 def is_permanent(error: Exception) -> bool:

@@ -1,6 +1,5 @@
 """What is served where nobody configured anything: two models, and one tenant with a key."""
 
-import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from tiffin.config.schema import Config, Key, Tenant
 from tiffin.control.catalogue.starter import STARTER_MODELS
 from tiffin.errors import ConfigInvalid
 from tiffin.types.paths import DataFolder
+from tiffin.types.whole_file import replace_file
 
 TENANT = "starter"
 KEY_VARIABLE = "TIFFIN_API_KEY"
@@ -80,20 +80,10 @@ def ensure_key(folder: DataFolder, environ: Mapping[str, str] | None = None) -> 
         kept = folder.key.read_text(encoding="ascii").strip() if folder.key.exists() else ""
         key = given or kept or f"sk-tiffin-{secrets.token_urlsafe(24)}"
         if key != kept:
-            _write(folder.key, key)
+            folder.key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(folder.key, f"{key}\n".encode("ascii"))
     except (OSError, UnicodeDecodeError) as cause:
         raise ConfigInvalid(
             f"the key file can't be used: {cause}", where=str(folder.key)
         ) from cause
     return key
-
-
-def _write(path: Path, key: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="ascii") as file:
-        file.write(key + "\n")
-        file.flush()
-        os.fsync(fd)
-    fresh.replace(path)

@@ -43,6 +43,7 @@ from tiffin.telemetry.metrics import Meter
 from tiffin.types.ids import new_id
 from tiffin.types.paths import DataFolder, measured_file
 from tiffin.types.snapshot import Deployment
+from tiffin.types.whole_file import replace_file
 
 LOOK_S = 0.1
 LOOK_HURRIED_S = 0.05
@@ -312,11 +313,9 @@ class Supervisor:
         if status == self._written:
             return
         path = self._folder.run / "status.json"
-        fresh = path.with_suffix(".tmp")
         # A full disk is no reason to stop; it is tried again at the next look.
         with contextlib.suppress(OSError):
-            fresh.write_bytes(msgspec.json.encode(status))
-            fresh.replace(path)
+            replace_file(path, msgspec.json.encode(status), lasting=False)
             self._written = status
 
 

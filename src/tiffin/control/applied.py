@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tiffin.config.load import Loaded, load, load_text
-from tiffin.control.publish import replace_file
 from tiffin.errors import ConfigInvalid
 from tiffin.types.paths import DataFolder, one_before
+from tiffin.types.whole_file import replace_file
 
 APPLIED = "applied"
 

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from tiffin.config.load import Loaded
-from tiffin.control.publish import replace_file
 from tiffin.errors import ConfigInvalid
 from tiffin.types.json_file import read_json
+from tiffin.types.whole_file import replace_file
 
 MOST: Final = 20
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tiffin.config.models import RemoteModel
 from tiffin.config.schema import Config
-from tiffin.control.publish import replace_file
+from tiffin.types.whole_file import replace_file
 
 KeyFile = tuple[str, int]
 

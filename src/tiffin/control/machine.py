@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from tiffin.control.publish import replace_file
 from tiffin.ports.clock import Clock
 from tiffin.ports.devices import Devices
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.machine import CPU, Device, Machine
+from tiffin.types.whole_file import replace_file
 
 FILE = "machine.json"
 """Its name in the run folder."""

@@ -148,6 +148,10 @@ class Office:
             return
         self._observed = self._look()
         self._calibrated = self.calibrations.mark()
+        try:
+            self._key_files.put(self.taken.config, self.taken.upstream)
+        except OSError as cause:
+            raise Unavailable(f"a key can't be kept: {cause}", retry_after=1.0) from cause
         key_files = self._key_files.seen(self.taken.config)
         snapshot = self._composed(self.taken, self._publisher.current, key_files)
         try:
@@ -206,10 +210,6 @@ class Office:
 
     def _adopt(self, candidate: Candidate) -> None:
         check_clashes(candidate.config, candidate.keys, self.registry)
-        try:
-            self._key_files.put(candidate.config, candidate.upstream)
-        except OSError as cause:
-            raise Unavailable(f"a key can't be kept: {cause}", retry_after=1.0) from cause
         self.taken, self.loaded, self.fault = candidate, candidate.loaded, ""
         self._fetching.want(candidate.config)
         self.refresh()

@@ -1,7 +1,6 @@
 """From a configuration and the files that are here to the one value that the data plane reads."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +39,7 @@ from tiffin.types.snapshot import (
     Snapshot,
     Target,
 )
+from tiffin.types.whole_file import replace_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +142,6 @@ class Publisher:
         replace_file(self._path, msgspec.json.encode(snapshot))
         self.current = snapshot
         return snapshot
-
-
-def replace_file(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Replace a file whole, private to this user; raises `OSError`.
-
-    `lasting` is whether the new content must survive the machine's death too.
-    """
-    fresh = path.with_name(path.name + ".tmp")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-        if lasting:
-            file.flush()
-            os.fsync(fd)
-    fresh.replace(path)
 
 
 def _plans(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from tiffin.control.publish import replace_file
 from tiffin.telemetry import log
 from tiffin.types.json_file import read_json
+from tiffin.types.whole_file import replace_file
 
 
 class Unloaded:

@@ -87,12 +87,16 @@ def error_headers(error: TiffinError) -> Headers:
         if not error.retryable:
             return []
         seconds = SOON_S
-    seconds = min(max(0.0, seconds), MAX_RETRY_S)
     pace = error.pace if isinstance(error, RateLimited) else None
+    return [*retry_headers(seconds), *(pace_headers(pace) if pace else ())]
+
+
+def retry_headers(seconds: float) -> Headers:
+    """When to try again."""
+    seconds = min(max(0.0, seconds), MAX_RETRY_S)
     return [
         (b"retry-after", b"%d" % max(1, ceil(seconds))),
         (b"retry-after-ms", b"%d" % max(1, ceil(seconds * 1000))),
-        *(pace_headers(pace) if pace else ()),
     ]
 
 

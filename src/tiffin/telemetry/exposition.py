@@ -13,6 +13,7 @@ import msgspec
 from tiffin.telemetry import epochs
 from tiffin.telemetry.metrics import MAX_SERIES, OTHER, FamilyState, Labels, MeterState, SeriesState
 from tiffin.types.json_file import read_json
+from tiffin.types.whole_file import replace_file
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDED = "_folded.json"
@@ -66,14 +67,12 @@ class Collector:
             families = merged([folded.families, lasting])
             # Named in the totals before it goes: after a crash it doesn't count a second time.
             folded = Folded(families=families, files=(path.name,))
-            fresh = self._folder / f"{FOLDED}.tmp"
-            fresh.write_bytes(msgspec.json.encode(folded))
-            fresh.replace(self._folder / FOLDED)
+            replace_file(self._folder / FOLDED, msgspec.json.encode(folded), lasting=False)
         self._delete(path)
         return folded
 
     def _delete(self, path: Path) -> None:
-        for suffix in (".json", ".tmp", ".lock"):
+        for suffix in (".json", ".json.tmp", ".lock"):
             path.with_suffix(suffix).unlink(missing_ok=True)
 
     def _load(self) -> Folded:

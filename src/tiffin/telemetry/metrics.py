@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tiffin.telemetry import epochs
+from tiffin.types.whole_file import replace_file
 
 MAX_SERIES = 1000
 OTHER = "_other"
@@ -224,12 +225,10 @@ class Meter:
         state = self.state()
         if state == self._written:
             return True
-        fresh = path.with_suffix(".tmp")
         try:
             if self._lock < 0:
                 self._lock = epochs.hold(path.with_suffix(".lock"))
-            fresh.write_bytes(state)
-            fresh.replace(path)
+            replace_file(path, state, lasting=False)
         except OSError:
             self.write_failures += 1
             return False

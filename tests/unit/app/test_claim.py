@@ -43,7 +43,7 @@ def test_the_next_holder_finds_nothing_stale(tmp_path: Path) -> None:
     with claim(folder):
         pass
     folder.supervisor_lock.write_text("999999\n")
-    for name in ("r-x.sock", "r-x.progress", "r-x.state.json", "status.json", "status.tmp"):
+    for name in ("r-x.sock", "r-x.progress", "r-x.state.json", "status.json", "status.json.tmp"):
         (folder.run / name).touch()
     with claim(folder):
         assert list(folder.run.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 
 from tiffin.app.adapters import RUNTIMES, find
 from tiffin.app.edges import listen
-from tiffin.app.replica import is_permanent
+from tiffin.app.replica import State, StateFile, is_permanent
 from tiffin.errors import (
     ArtifactUnavailable,
     ConfigInvalid,
@@ -16,6 +16,7 @@ from tiffin.errors import (
     RunFailed,
     TiffinError,
 )
+from tiffin.types.json_file import read_json
 
 
 def because(error: TiffinError, cause: BaseException) -> TiffinError:
@@ -57,3 +58,17 @@ def test_a_kind_is_found_by_its_import_path() -> None:
 def test_an_unknown_kind_is_told_with_those_that_exist() -> None:
     with pytest.raises(ConfigInvalid, match=r"no runtime 'vlm'.*echo, .*llamacpp"):
         find(RUNTIMES, "vlm")
+
+
+def test_how_a_start_goes_is_told_when_the_disk_has_room_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "r.state.json"
+    blocked = path.with_name(path.name + ".tmp")
+    blocked.mkdir()
+    states = StateFile(path)
+    states.tell(phase="warming", load_ms=7)
+    states.tell(phase="ready")
+    assert not path.exists()
+    blocked.rmdir()
+    states.retry()
+    told = read_json(path, State)
+    assert (told.phase, told.load_ms) == ("ready", 7)

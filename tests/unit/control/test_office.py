@@ -132,6 +132,22 @@ def test_a_snapshot_that_cannot_be_written_is_written_later(site: Installation) 
     assert site.published == ["one"]
 
 
+def test_a_key_that_cannot_be_left_for_gateways_is_left_later(site: Installation) -> None:
+    site.file.write_bytes(
+        b"[models.cloud]\nruntime = 'remote'\nurl = 'http://h/v1'\n"
+        b"key_command = ['/bin/echo', 'a-key']\n"
+    )
+    blocked = site.folder.run / "upstream-cloud.key.tmp"
+    blocked.mkdir()
+    office = site.opened()
+    assert site.published == []
+    assert "cloud" in office.config.models
+    blocked.rmdir()
+    office.refresh()
+    assert site.published == ["cloud"]
+    assert (site.folder.run / "upstream-cloud.key").read_text() == "a-key"
+
+
 def test_two_lives_of_one_number_differ() -> None:
     import os
 

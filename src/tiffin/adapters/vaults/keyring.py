@@ -156,11 +156,15 @@ class Keyring:
     def _write(self, path: Path, wrapped: WrappedKey) -> None:
         fresh = path.with_suffix(f".{secrets.token_hex(4)}.tmp")
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(wrapped))
-            file.flush()
-            os.fsync(fd)
-        fresh.replace(path)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(msgspec.json.encode(wrapped))
+                file.flush()
+                os.fsync(fd)
+            fresh.replace(path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)  # a full disk is tried again and again
+            raise
 
 
 @contextlib.contextmanager

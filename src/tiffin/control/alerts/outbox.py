@@ -12,12 +12,12 @@ import msgspec
 from msgspec.structs import replace
 
 from tiffin.control.alerts.marks import Mark, Marks
-from tiffin.control.publish import replace_file
 from tiffin.errors import Unavailable
 from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.ids import new_id
 from tiffin.types.json_file import read_json
+from tiffin.types.whole_file import replace_file
 
 MOST: Final = 1000
 """Messages that wait; of more the oldest go."""

@@ -23,11 +23,11 @@ from tiffin.control.audit.chain import (
     read,
     verify,
 )
-from tiffin.control.durable import replace_durably
 from tiffin.errors import Unavailable
 from tiffin.ports.clock import Clock
 from tiffin.telemetry import log
 from tiffin.types.json_file import read_json
+from tiffin.types.whole_file import replace_file
 
 MAX_BYTES: Final = 1 << 30
 MAX_LINE_BYTES: Final = 65_536
@@ -154,14 +154,14 @@ class AuditLog:
 
     def _write(self, line: bytes, head: Head) -> None:
         if not self._head_path.exists():  # there is no line without a word of where it ends
-            replace_durably(self._head_path, msgspec.json.encode(Head()))
+            replace_file(self._head_path, msgspec.json.encode(Head()))
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = os.fstat(fd).st_size
         try:
             if os.write(fd, line) != len(line):
                 raise OSError("it was written in part; is the disk full?")
             os.fsync(fd)
-            replace_durably(self._head_path, msgspec.json.encode(head))
+            replace_file(self._head_path, msgspec.json.encode(head))
         except OSError:
             with suppress(OSError):
                 os.ftruncate(fd, size)

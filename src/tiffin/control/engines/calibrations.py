@@ -18,6 +18,7 @@ from tiffin.control.engines.choice import REFERENCE
 from tiffin.types.calibration import Calibration
 from tiffin.types.ids import RevisionId
 from tiffin.types.json_file import read_json
+from tiffin.types.whole_file import replace_file
 
 PACKAGES: Final[Mapping[str, str]] = {"llamacpp": "xllamacpp", "openvino": "openvino-genai"}
 _MODEL_LINE: Final = re.compile(r"^(?:model name|CPU part)\s*:\s*(.*)$", re.MULTILINE)
@@ -45,9 +46,8 @@ class Calibrations:
         """Keep it, in place of an older one; raises `OSError`."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._path(calibration.revision)
-        fresh = path.with_suffix(f".{os.getpid()}.tmp")
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(calibration)))
-        fresh.replace(path)
+        content = msgspec.json.format(msgspec.json.encode(calibration))
+        replace_file(path, content, lasting=False)
         return path
 
     def mark(self) -> int:

@@ -7,6 +7,7 @@ import msgspec
 
 from tiffin.telemetry import log
 from tiffin.types.json_file import read_json
+from tiffin.types.whole_file import replace_file
 
 MOST: Final = 256
 """How many generations are remembered; the one that was measured longest ago goes first."""
@@ -73,10 +74,8 @@ class Measured:
         """Write what changed; a full disk is no reason to stop."""
         if not self._changed:
             return
-        fresh = self._path.with_suffix(".tmp")
         try:
-            fresh.write_bytes(msgspec.json.encode(self._known))
-            fresh.replace(self._path)
+            replace_file(self._path, msgspec.json.encode(self._known), lasting=False)
             self._changed = False
         except OSError as failure:
             log.warning("what was measured can't be kept", error=str(failure))

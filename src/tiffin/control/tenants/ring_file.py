@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from tiffin.control.durable import replace_durably
 from tiffin.errors import SchemaViolation, Unavailable
 from tiffin.telemetry import log
 from tiffin.types.ids import new_id
 from tiffin.types.keyring import MAX_LINE_BYTES, Damaged, Head, Line, read_head, read_line, spelled
+from tiffin.types.whole_file import replace_file
 
 SPARE_LINES = 2_000
 """Lines of the past that a file may have beside as many as there are things."""
@@ -88,7 +88,7 @@ class RingFile:
         content = b"".join(past)
         head = Head(epoch=self._epoch, serial=self._serial, lines=len(past), bytes=len(content))
         try:
-            replace_durably(self._path, spelled(head), content)
+            replace_file(self._path, spelled(head), content)
         except OSError as cause:
             self._doubtful = True
             raise Unavailable(f"the keyring can't be written: {cause}", retry_after=1.0) from cause

@@ -212,3 +212,20 @@ def test_masters_come_from_where_the_settings_say(tmp_path: Path) -> None:
     assert own[0] == masters_of(tmp_path / "vault", settings)[2]
     with pytest.raises(ConfigInvalid, match=r"server\.vault"):
         masters_of(tmp_path, Vault(key_env="TIFFIN_TEST_NO_SUCH_KEY"))
+
+
+def test_a_key_that_there_is_no_room_for_leaves_nothing_behind(
+    safe: Safe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    safe.keyring().rotate("acme")
+    before = set(safe.folder.rglob("*"))
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="No space left"):
+                safe.keyring().rotate("acme")
+    assert set(safe.folder.rglob("*")) == before

@@ -121,7 +121,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit_log, "replace_durably", full)
+        patch.setattr(audit_log, "replace_file", full)
         with pytest.raises(Unavailable, match="No space left"):
             disk.write("b")
     disk.write("c")
