@@ -74,7 +74,7 @@ lock: ## resolve the locks anew: newest versions, hashed, for every Python from 
 	$(COMPILE) --excludes requirements.excluded -c requirements.constraints \
 		--extra build pyproject.toml -o requirements.lock
 	$(COMPILE) --extra build --extra dev --extra audio --extra grpc --extra import --extra nvidia --extra ocr \
-		--extra openvino -c requirements.lock pyproject.toml -o requirements-dev.lock
+		--extra openvino --extra parquet -c requirements.lock pyproject.toml -o requirements-dev.lock
 	rm -rf .venv-lock
 COMPILE = .venv-lock/bin/uv pip compile --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --quiet --custom-compile-command "make lock"

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyarrow import parquet  # type: ignore[import-untyped]
 
 from tests.system.conftest import Serve
 from tests.system.server import TIFFIN, Server, until
@@ -114,6 +115,13 @@ def test_the_command_line_shows_and_takes(server: Server) -> None:
     assert "device_second 0.00" in rates.stdout
     assert "input 1, output 10" in rates.stdout
     assert tiffin("statement", "--csv").stdout.startswith("tenant,line,requests,")
+    path = server.folder.root / "costs.parquet"
+    wrote = tiffin("statement", "--by", "line,day", "--parquet", str(path))
+    assert f"rows to {path}" in wrote.stdout, wrote.stderr
+    table = parquet.read_table(path)
+    assert sum(table["amount"].to_pylist()) == Decimal(table.schema.metadata[b"total"].decode())
+    nowhere = tiffin("statement", "--parquet", "/nowhere/x.parquet")
+    assert (nowhere.returncode, "can't be written: No such file" in nowhere.stderr) == (1, True)
     refused = tiffin("statement", "--by", "colour")
     assert (refused.returncode, "there is no group 'colour'" in refused.stderr) == (1, True)
     invoice = server.folder.root / "april.csv"

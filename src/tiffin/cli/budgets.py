@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tiffin.cli.options import ApiKey, AsJson, DataFolder, Url, model_names
+from tiffin.cli.options import ApiKey, AsJson, AsParquet, DataFolder, Url, model_names
 
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
 
@@ -47,6 +47,7 @@ def usage(  # noqa: PLR0913 - options
         str, typer.Option("--model", help="Only this model's.", autocompletion=model_names)
     ] = "",
     as_csv: AsCsv = False,
+    parquet: AsParquet = None,
     as_json: AsJson = False,
     url: Url = "",
     key: ApiKey = "",
@@ -71,5 +72,5 @@ def usage(  # noqa: PLR0913 - options
         "key": of_key,
         "model": model,
     }
-    form = "json" if as_json else "csv" if as_csv else "text"
+    form = parquet or ("json" if as_json else "csv" if as_csv else "text")
     show_usage(asked, form, url=url, key=key, data=data)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tiffin.cli.costs_lines import rounded, write_rows
+from tiffin.cli.costs_lines import rounded
+from tiffin.cli.tables import write_parquet, write_rows
 from tiffin.cli.tenancy_lines import ask, show
 
 Json = dict[str, Any]
@@ -39,20 +40,26 @@ def show_budgets(tenant: str, form: str, *, url: str, key: str, data: Path | Non
         print("There are no budgets; the configuration has them beside limits.")
 
 
-def show_usage(asked: dict[str, str], form: str, *, url: str, key: str, data: Path | None) -> None:
-    """Print usage as `text`, `csv` or `json`."""
+def show_usage(
+    asked: dict[str, str], form: str | Path, *, url: str, key: str, data: Path | None
+) -> None:
+    """Print usage as `text`, `csv` or `json`, or write it to a Parquet file."""
     query = urlencode({name: value for name, value in asked.items() if value}, quote_via=quote)
     page = ask("GET", f"/admin/v1/usage?{query}", url=url, key=key, data=data)
-    if form == "json":
-        print(json.dumps(page, indent=2))
-    elif form == "csv":
-        rows = [{**one, "currency": page["currency"]} for one in page["data"]]
-        write_rows((*page["by"], *_USAGE, "currency"), rows)
-    else:
-        print(f"{page['since']} to {page['until']}, in {page['currency']}")
-        show({}, _usage_rows(page), as_json=False)
-        if page["has_more"]:
-            print("… and more; ask for less at once")
+    columns = (*page["by"], *_USAGE, "currency")
+    rows = ({**one, "currency": page["currency"]} for one in page["data"])
+    match form:
+        case Path():
+            write_parquet(form, columns, rows, {name: page[name] for name in ("since", "until")})
+        case "json":
+            print(json.dumps(page, indent=2))
+        case "csv":
+            write_rows(columns, rows)
+        case _:
+            print(f"{page['since']} to {page['until']}, in {page['currency']}")
+            show({}, _usage_rows(page), as_json=False)
+    if page["has_more"] and form not in ("csv", "json"):
+        print("… and more; ask for less at once")
 
 
 def _usage_rows(page: Json) -> Iterator[Row]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tiffin.cli.options import ApiKey, AsJson, DataFolder, Url, model_names
+from tiffin.cli.options import ApiKey, AsJson, AsParquet, DataFolder, Url, model_names
 
 cost = typer.Typer(no_args_is_help=True, help="What was spent, for whom and for what.")
 
@@ -27,6 +27,7 @@ def statement(  # noqa: PLR0913 - options
         str, typer.Option("--model", help="Only this model's.", autocompletion=model_names)
     ] = "",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
+    parquet: AsParquet = None,
     as_json: AsJson = False,
     url: Url = "",
     key: ApiKey = "",
@@ -41,6 +42,7 @@ def statement(  # noqa: PLR0913 - options
         tiffin cost statement
         tiffin cost statement --since 2026-04-01 --until 2026-05-01 --by tenant,model
         tiffin cost statement --tenant acme --by day --csv
+        tiffin cost statement --by day,tenant,model --parquet april.parquet
         tiffin cost statement --json
     """
     from tiffin.cli.costs_lines import show_statement
@@ -54,7 +56,7 @@ def statement(  # noqa: PLR0913 - options
         "tag": tag,
         "model": model,
     }
-    form = "json" if as_json else "csv" if as_csv else "text"
+    form = parquet or ("json" if as_json else "csv" if as_csv else "text")
     show_statement(asked, form, url=url, key=key, data=data)
 
 

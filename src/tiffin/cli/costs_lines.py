@@ -1,15 +1,15 @@
 """What commands about money ask, and the lines that they print."""
 
-import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from tiffin.cli import locate
+from tiffin.cli.tables import write_parquet, write_rows
 from tiffin.cli.tenancy_lines import ask, show
 from tiffin.errors import ConfigInvalid
 
@@ -26,17 +26,22 @@ _UNITS = ("input", "output", "device_second", "request", "row", "page", "audio_s
 
 
 def show_statement(
-    asked: dict[str, str], form: str, *, url: str, key: str, data: Path | None
+    asked: dict[str, str], form: str | Path, *, url: str, key: str, data: Path | None
 ) -> None:
-    """Print a statement as `text`, `csv` or `json`."""
+    """Print a statement as `text`, `csv` or `json`, or write it to a Parquet file."""
     query = urlencode({name: value for name, value in asked.items() if value}, quote_via=quote)
     page = ask("GET", f"{_COSTS}/statement?{query}", url=url, key=key, data=data)
-    if form == "json":
-        print(json.dumps(page, indent=2))
-    elif form == "csv":
-        _write_csv(page)
-    else:
-        _write_text(page)
+    rows = ({**row, "currency": page["currency"]} for row in page["data"])
+    match form:
+        case Path():
+            about = {name: page[name] for name in ("since", "until", "total", "currency")}
+            write_parquet(form, _columns(page), rows, about)
+        case "json":
+            print(json.dumps(page, indent=2))
+        case "csv":
+            write_rows(_columns(page), rows)
+        case _:
+            _write_text(page)
     if not page["priced"] and form != "json":
         print(f"\n{_UNPRICED}", file=sys.stderr)
 
@@ -62,24 +67,9 @@ def take_invoice(path: Path, name: str, *, url: str, key: str, data: Path | None
     return f"{called}: {done['lines']} lines taken in; statements of that time reconcile with it."
 
 
-def _write_csv(page: Json) -> None:
+def _columns(page: Json) -> list[str]:
     counts = ("requests", "successful", "prompt_tokens", "completion_tokens", "device_s")
-    columns = [*page["by"], *counts, "marginal", "measured", "allocated", "amount"]
-    rows = ({**row, "currency": page["currency"]} for row in page["data"])
-    write_rows((*columns, "currency"), rows)
-
-
-def write_rows(columns: Sequence[str], rows: Iterable[Json]) -> None:
-    """Print rows as CSV, with these columns."""
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(columns)
-    for row in rows:
-        out.writerow([_inert(row[name]) for name in columns])
-
-
-def _inert(value: Any) -> Any:
-    """Text that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "@") else value
+    return [*page["by"], *counts, "marginal", "measured", "allocated", "amount", "currency"]
 
 
 def _write_text(page: Json) -> None:

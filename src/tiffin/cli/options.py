@@ -35,3 +35,6 @@ ApiKey = Annotated[
     str, typer.Option("--key", help="The API key.", envvar="TIFFIN_API_KEY", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsParquet = Annotated[
+    Path | None, typer.Option("--parquet", help="Write the rows to this file, as Parquet.")
+]
