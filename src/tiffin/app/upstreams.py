@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from tiffin.adapters.upstreams.endpoint import Endpoint, Timeouts
 from tiffin.adapters.upstreams.http1 import Http1Backend
+from tiffin.adapters.upstreams.messages import MessagesBackend
 from tiffin.config.secrets import read_secret
 from tiffin.gateway.placement.place import ClosableBackend
 from tiffin.ports.outbox import Outbox
@@ -23,7 +24,7 @@ def upstream(target: Target, outbox: Outbox) -> ClosableBackend:
     key = read_secret(env=target.key_env, file=target.key_file)
     if key:
         headers += f"{profile.key_header}: {profile.key_prefix}{key}\r\n".encode()
-    return Http1Backend(
+    backend = Http1Backend(
         Endpoint(
             authority=url.netloc.rpartition("@")[2].encode(),
             host=url.hostname or "",
@@ -41,6 +42,9 @@ def upstream(target: Target, outbox: Outbox) -> ClosableBackend:
         resends=False,  # each call that it may charge for is an attempt of its own
         outbox=outbox,
     )
+    if profile.protocol == "anthropic":
+        return MessagesBackend(backend, backend.close)
+    return backend
 
 
 def timeouts_of(target: Target) -> Timeouts:

@@ -32,6 +32,7 @@ from tiffin.control.tenants.published import principals, residency, tenant_limit
 from tiffin.control.tenants.registry import Made
 from tiffin.types.json_file import read_json
 from tiffin.types.paths import DataFolder
+from tiffin.types.profiles import profile_of
 from tiffin.types.snapshot import (
     Deployment,
     GuardPolicy,
@@ -233,7 +234,7 @@ def _remote_target(name: str, revision: str, model: RemoteModel, state: str, rea
         revision=revision,
         kind="remote",
         serves=serves(model),
-        protocol=model.protocol,
+        protocol=profile_of(model.profile).protocol if model.profile else model.protocol,
         state=state,
         reason=reason,
         profile=model.profile,

@@ -51,8 +51,11 @@ class Profile:
     `version` is the API's where a section names none.
     `limit_name` is the one name by which it knows the limit of an answer (empty: both).
     `asks_usage` is whether a stream's usage must be asked for; others refuse the question and tell.
-    `unsupported` is refused by name, `unsent` left out.
+    `unsupported` is refused by name, `unsent` left out; `hottest` is the highest `temperature`.
+    `protocol` is what it speaks.
     """
+
+    protocol: str = "openai"
 
     url: str = ""
     hosted: bool = False
@@ -66,6 +69,7 @@ class Profile:
     asks_usage: bool = True
     unsupported: frozenset[str] = frozenset()
     unsent: frozenset[str] = frozenset()
+    hottest: float = 2.0
 
     def place(self, path: bytes, *, below: str, model: str, version: str) -> bytes:
         """Where a server at an address whose path is `below` answers what is asked at `path`."""
@@ -95,6 +99,28 @@ PROFILES: Final[dict[str, Profile]] = {
         path="/openai/deployments/{model}{path}?api-version={version}",
         version="2024-10-21",
         unsupported=frozenset({"web_search_options", "prompt_cache_retention"}),
+    ),
+    "anthropic": Profile(
+        protocol="anthropic",
+        url="https://api.anthropic.com/v1",
+        hosted=True,
+        serves=(*_CHAT, "count_tokens"),
+        key_header="x-api-key",
+        key_prefix="",
+        unsupported=_OPENAIS_OWN
+        | _LOGPROBS
+        | {
+            "n",
+            "seed",
+            "logit_bias",
+            "presence_penalty",
+            "frequency_penalty",
+            "reasoning_effort",
+            "content.input_audio",
+            "response_format.json_object",
+        },
+        unsent=LABELS - {"user", "safety_identifier"},
+        hottest=1.0,
     ),
     "vllm": Profile(unsupported=_ENGINES),
     "sglang": Profile(

@@ -94,7 +94,9 @@ def test_what_agrees_is_accepted() -> None:
 
 
 def test_an_unknown_profile_is_told_those_that_there_are() -> None:
-    with pytest.raises(ConfigInvalid, match=r"did you mean openai\?; known: openai, azure, vllm"):
+    with pytest.raises(
+        ConfigInvalid, match=r"did you mean openai\?; known: openai, azure, anthropic"
+    ):
         config(REMOTE + "url='http://h'\nprofile='opneai'")
 
 

@@ -28,6 +28,7 @@ ROOTS = {
     "tools": set(Function.__struct_fields__),
     "stream_options": set(StreamOptions.__struct_fields__),
     "echo": {"logprobs"},
+    "response_format": {"text", "json_object", "json_schema"},
 }
 
 LOCAL = Target(model="a", revision="", kind="replica")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
-from tiffin.errors import UnsupportedParameter
+from tiffin.errors import SchemaViolation, UnsupportedParameter
 from tiffin.types.profiles import profile_of
 from tiffin.types.snapshot import Target
 from tiffin.types.text import ChatRequest, CompletionRequest
@@ -93,6 +93,18 @@ def unsupported_by(targets: Iterable[Target]) -> frozenset[str]:
             if not target.tools:
                 found = found | _TOOLS
     return found
+
+
+def check_temperature(request: ChatRequest | CompletionRequest, targets: Iterable[Target]) -> None:
+    """Refuse a temperature that is too high for one of the targets."""
+    given = request.temperature
+    if given is None:
+        return
+    hottest = min((profile_of(one.profile).hottest for one in targets), default=given)
+    if given > hottest:
+        raise SchemaViolation(
+            f"'temperature' must be at most {hottest:g} for this model", param="temperature"
+        )
 
 
 def is_everyday(request: ChatRequest | CompletionRequest) -> bool:

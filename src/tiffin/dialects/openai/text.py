@@ -7,7 +7,7 @@ import msgspec
 
 from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Portion, Told, Whole
 from tiffin.dialects.openai.answer_text import answer_text
-from tiffin.dialects.openai.parameters import unsupported_by
+from tiffin.dialects.openai.parameters import check_temperature, unsupported_by
 from tiffin.dialects.openai.portions import portions
 from tiffin.dialects.openai.requests import encode, read
 from tiffin.dialects.openai.usage import StreamScanner, read_whole
@@ -91,6 +91,8 @@ class TextAsked:
     def check(self, plan: Plan) -> None:
         """What the fields mean together, and what none of the plan's targets can honour."""
         validate(self.request, unsupported=unsupported_by(plan.targets))
+        if isinstance(self.request, ChatRequest | CompletionRequest):
+            check_temperature(self.request, plan.targets)
 
     def pieces(self) -> Iterator[Piece]:
         """Every string; token ids as what can't be looked into."""

@@ -56,7 +56,7 @@ def _chat(request: ChatRequest, unsupported: frozenset[str]) -> None:
     if request.top_logprobs is not None and not request.logprobs:
         raise SchemaViolation("'top_logprobs' needs 'logprobs': true", param="top_logprobs")
     if request.response_format is not None:
-        _response_format(request.response_format)
+        _response_format(request.response_format, unsupported)
     if request.tools is not None:
         _tools(request.tools, unsupported)
     if request.tool_choice is not None:
@@ -149,7 +149,9 @@ def _prompts(prompt: str | list[Any]) -> None:
             raise SchemaViolation(f"'prompt[{index}]' must not be empty", param=f"prompt[{index}]")
 
 
-def _response_format(wanted: ResponseFormat) -> None:
+def _response_format(wanted: ResponseFormat, unsupported: frozenset[str]) -> None:
+    if f"response_format.{wanted.type}" in unsupported:
+        raise not_supported("response_format.type")
     if wanted.type == "json_schema":
         named = wanted.json_schema
         param = "response_format.json_schema"
