@@ -100,6 +100,7 @@ async def test_an_entry_says_all_that_the_events_said(store: Accounts) -> None:
         retried_ns=13,
         target="cloud",
         upstream=True,
+        end_user="u",
         attempts=[attempt],
     )
     decode = msgspec.json.Decoder(Opening | Closing).decode
@@ -116,6 +117,14 @@ async def test_an_entry_says_all_that_the_events_said(store: Accounts) -> None:
     for name, quantity in used.items():
         assert getattr(entry, name) == quantity, name
     assert msgspec.json.decode(entry.attempts, type=list[Attempt]) == [attempt]
+
+
+async def test_whom_it_was_for_may_be_known_at_its_end_only(store: Accounts) -> None:
+    began = Opening(id="a", at_ns=1, tenant="t", key="k")
+    ended = Closing(id="a", at_ns=2, outcome="ok", end_user="u-4711")
+    await store.absorb(Batch("ep", Position(), settled=[(began, ended)]))
+    (entry,) = await store.entries(Query())
+    assert entry.end_user == "u-4711"
 
 
 async def test_an_account_may_close_in_a_later_batch(store: Accounts) -> None:

@@ -36,6 +36,8 @@ REFUSALS = (
     Conflict,
     Draining,
 )
+END_USER = b"x-tiffin-end-user"
+MAX_SAID = 4096
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 
 
@@ -91,7 +93,7 @@ class Accounts:
                 trace_id=given,
                 client_id=said(exchange, b"x-request-id"),
                 project=principal.project,
-                end_user=said(exchange, b"x-tiffin-end-user"),
+                end_user=said(exchange, END_USER),
                 tag=said(exchange, b"x-tiffin-tag"),
             )
         )
@@ -110,6 +112,7 @@ class Account:
         "cache",
         "charge",
         "cost_pico",
+        "end_user",
         "endpoint",
         "error",
         "first_at",
@@ -132,6 +135,7 @@ class Account:
         self.opened_ns = accounts.clock.now_ns()
         self.opened = accounts.clock.monotonic()
         self.endpoint = endpoint
+        self.end_user = ""
         self.snapshot = snapshot
         self.model = ""
         self.revision = ""
@@ -144,6 +148,11 @@ class Account:
         self.charge = Charge()
         self.cost_pico = 0
         self.attempts: list[Attempt] = []
+
+    def meant_for(self, name: str, exchange: Exchange) -> None:
+        """The body says whom it is for, which counts where no header did."""
+        if name and not exchange.header(END_USER):
+            self.end_user = kept(name)
 
     def elapsed_ms(self) -> int:
         """Whole milliseconds since it was opened."""
@@ -213,6 +222,7 @@ class Account:
                 retried_ns=charge.retried_ns,
                 target=charge.target,
                 upstream=charge.upstream,
+                end_user=self.end_user,
                 attempts=self.attempts,
             )
         )
@@ -250,7 +260,10 @@ def trace_id(exchange: Exchange) -> str:
 def said(exchange: Exchange, name: bytes) -> str:
     """What the client says in a header, redacted and cut to what is safe to keep: never a key."""
     header = exchange.header(name)
-    if header is None:
-        return ""
-    text = redact(header.decode("utf-8", "replace"))[:128]
-    return "".join(c for c in text if c.isascii() and (c.isalnum() or c in "-_."))
+    return "" if header is None else kept(header.decode("utf-8", "replace"))
+
+
+def kept(text: str) -> str:
+    """What of a client's word on itself is kept: never anything that looks personal."""
+    short = redact(text[:MAX_SAID])[:128]
+    return "".join(c for c in short if c.isascii() and (c.isalnum() or c in "-_."))

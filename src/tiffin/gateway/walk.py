@@ -72,6 +72,7 @@ class Walk:
                 body = await exchange.body(permit.caps.body_bytes(stages.max_body_bytes))
                 read_at = self._clock.monotonic()
                 asked = delivery.asked = dialect.read(exchange, body)
+                account.meant_for(asked.end_user, exchange)
                 check_tools(principal, offered=asked.offers_tools)
                 plan = route(asked.model, principal, snapshot)
                 account.model = plan.name

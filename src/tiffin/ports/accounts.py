@@ -56,6 +56,7 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="closed")
     retried_ns: int = 0
     target: str = ""
     upstream: bool = False
+    end_user: str = ""
     attempts: msgspec.Raw = msgspec.Raw(b"[]")
 
 

@@ -65,7 +65,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     pays `cost_pico` for it, whole pico-units (10⁻¹²) of `currency`, empty where nothing has a
     price; `loss_pico` is what somebody else is paid for what nobody got. `retried_ns` is device
     time of attempts before the last, which was at the model `target`: an `upstream` is one that is
-    paid for each use.
+    paid for each use. `end_user` is whom it is for where its body says that, and no header did.
     """
 
     v: int = EVENT_VERSION
@@ -87,6 +87,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     retried_ns: int = 0
     target: str = ""
     upstream: bool = False
+    end_user: str = ""
     attempts: list[Attempt] = []
 
 

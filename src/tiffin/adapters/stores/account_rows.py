@@ -187,7 +187,7 @@ def _post(db: Connection, pairs: Iterable[Pair], headings: Headings) -> None:
             u.prompt_tokens, u.completion_tokens, u.cached_tokens, u.measured, c.snapshot,
             o.trace_id, o.client_id, str(c.attempts, "utf-8"),
             u.prepare_ns, u.rows, u.pages, u.pixels, u.audio_ms, u.reasoning_tokens, c.retried_ns,
-            c.cost_pico, c.loss_pico, c.currency, o.project, o.end_user, o.tag,
+            c.cost_pico, c.loss_pico, c.currency, o.project, c.end_user or o.end_user, o.tag,
             c.target, c.upstream,
         )  # fmt: skip
         place = (

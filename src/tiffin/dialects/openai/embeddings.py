@@ -38,7 +38,7 @@ def read_embedding(exchange: Exchange, body: bytes) -> "EmbeddingAsked":
 class EmbeddingAsked:
     """One request for vectors; satisfies `dialects.dialect.Asked`."""
 
-    __slots__ = ("_canonical", "model", "request")
+    __slots__ = ("_canonical", "end_user", "model", "request")
 
     operation = "embedding"
     streaming = False
@@ -46,13 +46,13 @@ class EmbeddingAsked:
     batch = False
     leaves_prefix = False
     offers_tools = False
-    end_user = ""
     cached_as = "embedding"
 
     def __init__(self, request: EmbeddingRequest, canonical: bytes) -> None:
         self._canonical = canonical
         self.request = request
         self.model = request.model
+        self.end_user = request.user or ""
 
     def check(self, plan: Plan) -> None:
         """What the fields mean together."""

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from tiffin.dialects.dialect import Asked
-from tiffin.gateway.account import NO_USAGE, Account
+from tiffin.gateway.account import END_USER, NO_USAGE, Account
 from tiffin.gateway.limits.habits import Habit
 from tiffin.gateway.limits.limit import Limit
 from tiffin.ledger.marginal import marginal
@@ -28,7 +28,7 @@ class Claim(NamedTuple):
     def end_user(self) -> str:
         """Whom it is for, by the header, else by the body: a long name as its digest; empty where
         it is for nobody in particular."""
-        said = self.exchange.header(b"x-tiffin-end-user")
+        said = self.exchange.header(END_USER)
         name = said.decode("utf-8", "replace").strip() if said else self.asked.end_user
         if len(name) <= MAX_NAME:
             return name
