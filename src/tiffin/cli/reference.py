@@ -13,7 +13,7 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from tiffin.cli import template
-from tiffin.config import alerts, models, objectives, prices, schema, shape, vault
+from tiffin.config import alerts, models, objectives, prices, schema, shape, terms, vault
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
@@ -60,6 +60,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (objectives.Slo, "[routes.NAME.slo]", "routes.best.slo"),
     (schema.Guard, "[guards.NAME]", "guards.personal"),
     (schema.Egress, "[egress]", "egress"),
+    (terms.DataTerms, "[terms.CLASS]", "terms.confidential"),
     (prices.Prices, "[prices]", "prices"),
     (prices.Rate, "[[prices.rates]]", "prices.rates"),
     (prices.MachinePrice, "[[prices.machines]]", "prices.machines"),

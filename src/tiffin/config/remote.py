@@ -2,7 +2,15 @@
 
 from typing import Literal
 
-from tiffin.config.fields import ApiVersion, Count, Positive, RegionOrNone, Seconds, SecondsOrNone
+from tiffin.config.fields import (
+    ApiVersion,
+    Count,
+    Days,
+    Positive,
+    RegionOrNone,
+    Seconds,
+    SecondsOrNone,
+)
 from tiffin.config.model_sections import ModelCommon
 from tiffin.types.profiles import profile_of
 from tiffin.types.residency import DataClass
@@ -21,7 +29,8 @@ class RemoteModel(
     `profile` names what kind of server it is, and so what it can't do (empty: all that OpenAI's
     can). `url` ends before `/chat/completions`, or before `/v2`; a profile may know it. Azure's
     `model` is the deployment, `api_version` its API's. It computes in `region` and may be sent
-    data up to `data_class`; where that isn't said, what a key calls public, or nothing.
+    data up to `data_class`; where that isn't said, what a key calls public, or nothing. It keeps
+    what it is sent for `retains_days` and `trains` on it, as far as its contract says.
 
     A request is tried here `attempts` times, and each try given up after `total_timeout_s` (0: when
     the request's own time is over).
@@ -45,6 +54,8 @@ class RemoteModel(
     tools: bool = True
     region: RegionOrNone = ""
     data_class: DataClass = ""
+    retains_days: Days | None = None
+    trains: bool | None = None
 
     @property
     def address(self) -> str:

@@ -27,7 +27,7 @@ from tiffin.config.revisions import section_of
 from tiffin.config.schema import Config, Key, Route, Server, Tenant
 from tiffin.config.shape import Problem, nearest
 from tiffin.config.tenants import place_of_key
-from tiffin.config.upstreams import broken_remote
+from tiffin.config.upstreams import broken_remote, broken_terms
 
 SOURCE_SCHEMES = ("hf", "pypi", "https", "http", "s3", "gs", "az", "file", "package")
 # Without its tokenizer a model would ask the network for one.
@@ -47,6 +47,7 @@ def broken(config: Config) -> Iterator[Problem]:
         yield from _model(config, model, section_of(name))
     yield from broken_nesting(config.models)
     yield from broken_egress(config)
+    yield from broken_terms(config.terms)
     yield from broken_prices(config.prices, list(config.models))
     for name, alert in config.alerts.items():
         yield from broken_alert(alert, f"alerts.{name}")
@@ -89,10 +90,14 @@ def _tenant(config: Config, tenant: Tenant, where: str) -> Iterator[Problem]:
         if name in places:
             yield Problem(place, f"{places[name]} has this name; a tenant's keys have one each")
         places.setdefault(name, place)
-        yield from _key(config, key, place)
+        yield from _key(config, tenant, key, place)
 
 
-def _key(config: Config, key: Key, where: str) -> Iterator[Problem]:
+def _key(config: Config, tenant: Tenant, key: Key, where: str) -> Iterator[Problem]:
+    if key.region and tenant.region and key.region != tenant.region:
+        yield Problem(
+            f"{where}.region", f'its tenant\'s data stay in "{tenant.region}": nothing is in both'
+        )
     yield from broken_reference(key, where, needed=True, ways=(*WAYS, "key_sha256"))
     known = known_of(config)
     if key.models:

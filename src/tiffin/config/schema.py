@@ -25,6 +25,7 @@ from tiffin.config.prices import Prices
 from tiffin.config.tenants import Key as Key
 from tiffin.config.tenants import Project as Project
 from tiffin.config.tenants import Tenant as Tenant
+from tiffin.config.terms import DataTerms
 from tiffin.config.vault import Idempotency, Vault
 from tiffin.types.tls import Tls
 
@@ -110,6 +111,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     routes: dict[str, Route] = {}
     guards: dict[str, Guard] = {}
     egress: Egress = Egress()
+    terms: dict[str, DataTerms] = {}
     prices: Prices = Prices()
     alerts: dict[str, Alert] = {}
     telemetry: Telemetry = Telemetry()

@@ -68,7 +68,8 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`[tenants.T]`: who uses this installation, and how much at most, all keys together.
 
     Where a model has more to do than it can, tenants share it by their weights. A key's name is
-    its own in the whole tenant, whatever its project.
+    its own in the whole tenant, whatever its project. Data of any of its keys are of `data_class`
+    at least, and stay in `region`.
     """
 
     keys: dict[str, Key] = {}
@@ -76,6 +77,8 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limits: Limits = Limits()
     budgets: dict[str, Budget] = {}
     weight: Weight = 1.0
+    data_class: DataClass = ""
+    region: RegionOrNone = ""
 
     def every_key(self) -> Iterator[tuple[str, str, Key]]:
         """Project, name and settings of every key; the project is empty where it has none."""

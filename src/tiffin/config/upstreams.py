@@ -1,12 +1,13 @@
 """What a remote model's section must keep to: an address, a profile that there is, one key."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from tiffin.config.hosts import has_host
 from tiffin.config.references import broken_reference
 from tiffin.config.remote import RemoteModel
 from tiffin.config.shape import Problem, nearest
+from tiffin.config.terms import USUAL, DataTerms
 from tiffin.types.profiles import PROFILES, profile_of
 
 
@@ -15,6 +16,15 @@ def broken_remote(model: RemoteModel, where: str) -> Iterator[Problem]:
     yield from _profile(model, where)
     yield from _url(model.address, f"{where}.url")
     yield from broken_reference(model, where, needed=False)
+
+
+def broken_terms(terms: Mapping[str, DataTerms]) -> Iterator[Problem]:
+    """Sections of classes that there aren't."""
+    for name in terms:
+        if name not in USUAL:
+            known = ", ".join(USUAL)
+            hint = nearest(name, USUAL)
+            yield Problem(f"terms.{name}", f"there is no class of data of this name{hint}: {known}")
 
 
 def _profile(model: RemoteModel, where: str) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from tiffin.config.models import (
 from tiffin.config.objectives import Slo
 from tiffin.config.prices import seconds_east
 from tiffin.config.schema import Config, Route
+from tiffin.config.terms import unfit
 from tiffin.control.catalogue.abilities import kind_of, serves
 from tiffin.control.catalogue.revision import peers_of, revision_of
 from tiffin.control.deploy import deployments_of
@@ -197,6 +198,7 @@ def _wish(name: str, config: Config, shelf: Shelf, site: Site) -> Wish:
         state, reason = UNLOADED, site.unloaded[name]
     if isinstance(model, RemoteModel):
         target = _remote_target(name, revision, model, state, reason)
+        target = msgspec.structs.replace(target, unfit=unfit(model, config.terms))
         path, mark = site.key_files.get(name, ("", 0))
         return Wish(msgspec.structs.replace(target, key_file=path, key_mark=mark))
     own: tuple[Deployment, ...] = ()

@@ -5,15 +5,38 @@ from difflib import get_close_matches
 import msgspec
 
 from tiffin.errors import ModelNotFound, ResidencyDenied
-from tiffin.types.residency import holds
+from tiffin.types.residency import highest, holds
 from tiffin.types.revisions import AT, DIGEST, base_of
 from tiffin.types.snapshot import Plan, Principal, Snapshot, Target
 
 
 def allowed(target: Target, principal: Principal) -> bool:
-    """Whether a key's data may go to where a target computes."""
-    return (not principal.region or target.region == principal.region) and holds(
-        target.data_class, principal.data_class
+    """Whether a key's data may go to where a target computes, and to who runs it."""
+    return (
+        (not principal.region or target.region == principal.region)
+        and holds(target.data_class, principal.data_class)
+        and not unfit(target, principal)
+    )
+
+
+def unfit(target: Target, principal: Principal) -> str:
+    """Why a target's terms keep data of this key's class from it; empty where they don't."""
+    return next((why for name, why in target.unfit if name == principal.data_class), "")
+
+
+def bound(principal: Principal, snapshot: Snapshot) -> Principal:
+    """The principal with what holds for data of its whole tenant too.
+
+    Where its own region is another than its tenant's, its data are nowhere at home.
+    """
+    terms = snapshot.tenants.get(principal.tenant)
+    if terms is None or not (terms.region or terms.data_class):
+        return principal
+    regions = {principal.region, terms.region} - {""}
+    return msgspec.structs.replace(
+        principal,
+        region=" and ".join(sorted(regions)),
+        data_class=highest(principal.data_class, terms.data_class),
     )
 
 
@@ -25,6 +48,7 @@ def may_use(principal: Principal, name: str) -> bool:
 
 def visible(principal: Principal, snapshot: Snapshot) -> list[Plan]:
     """The plans that a listing shows to this key, by name."""
+    principal = bound(principal, snapshot)
     return [
         plan
         for name, plan in sorted(snapshot.plans.items())
@@ -47,6 +71,7 @@ def route(name: str, principal: Principal, snapshot: Snapshot) -> Plan:
     plan = snapshot.plans.get(name) or _by_digest(name, snapshot)
     if plan is None or not may_use(principal, plan.name):
         raise ModelNotFound(_missing(name, principal, snapshot), param="model")
+    principal = bound(principal, snapshot)
     if principal.region or principal.data_class:
         return _within(plan, principal)
     return plan
@@ -70,6 +95,9 @@ def _elsewhere(plan: Plan, principal: Principal) -> str:
     key = f"the data of the key '{principal.tenant}/{principal.key}'"
     if principal.region and all(target.region != principal.region for target in plan.targets):
         return f"{key} stay in '{principal.region}', and '{plan.name}' doesn't run there"
+    reasons = [unfit(target, principal) for target in plan.targets]
+    if why := next(filter(None, reasons), ""):
+        return f"{key} are {principal.data_class}, and '{plan.name}' mustn't get that: {why}"
     return f"{key} are {principal.data_class}, and '{plan.name}' isn't cleared for that"
 
 

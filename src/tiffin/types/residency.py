@@ -23,6 +23,11 @@ def holds(cleared: str, data_class: str) -> bool:
     return wanted is not None and wanted <= max(_RANK.get(cleared, 0), _PUBLIC)
 
 
+def highest(one: str, other: str) -> str:
+    """The more sensitive of two classes; one that isn't known is more so than all others."""
+    return max(one, other, key=lambda name: _RANK.get(name, len(_RANK)))
+
+
 def lowest(cleared: list[str]) -> str:
     """What all of several places are cleared for."""
     return min(cleared, key=lambda one: _RANK.get(one, 0))

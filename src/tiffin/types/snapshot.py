@@ -35,12 +35,14 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a tenant stands: its weight where tenants share, whether it was suspended, and the
-    limits of its projects."""
+    """How a tenant stands: its weight where tenants share, whether it was suspended, the limits of
+    its projects, and what data of all its keys are and where they stay, where that is said."""
 
     weight: float = 1.0
     suspended: bool = False
     projects: dict[str, Limits] = {}
+    data_class: str = ""
+    region: str = ""
 
 
 class PlacedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +96,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     may have to be loaded first, which takes no longer than `cold_start_s`; `held` requests may wait
     for that. Each replica of one remembers `slots` texts. `price` is what use of it costs while it
     happens, where that is known. It computes in `region` and is cleared for data up to
-    `data_class`, empty where nobody said.
+    `data_class`, empty where nobody said; its terms make it `unfit` for
+    classes of data, each with the reason.
     """
 
     model: str
@@ -126,6 +129,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     tools: bool = True
     region: str = ""
     data_class: str = ""
+    unfit: tuple[tuple[str, str], ...] = ()
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

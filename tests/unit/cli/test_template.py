@@ -19,6 +19,7 @@ SHOWN_AS_SECTIONS = {
     "routes",
     "guards",
     "egress",
+    "terms",
     "prices",
     "rates",
     "machines",

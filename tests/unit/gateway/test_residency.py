@@ -1,11 +1,12 @@
 """A key's data go where they may: to targets in its region that are cleared for its class."""
 
+import msgspec
 import pytest
 
 from tiffin.errors import ResidencyDenied
 from tiffin.gateway.route import route, visible
 from tiffin.types.residency import holds, lowest
-from tiffin.types.snapshot import Plan, Principal, Snapshot, Target
+from tiffin.types.snapshot import Plan, Principal, Snapshot, Target, Terms
 
 
 def target(name: str, region: str, data_class: str) -> Target:
@@ -92,3 +93,57 @@ def test_classes_are_in_order_and_an_unknown_one_goes_nowhere() -> None:
     assert not holds("internal", "confidential")
     assert not holds("restricted", "invented")
     assert lowest(["restricted", "internal", "confidential"]) == "internal"
+
+
+KEEPS = Target(
+    model="keeps",
+    revision="keeps",
+    kind="remote",
+    data_class="restricted",
+    unfit=(("confidential", "it keeps data for 31 days"), ("restricted", "it keeps data")),
+)
+
+
+def keeping(**tenant: str) -> Snapshot:
+    plans = {
+        "keeps": Plan(name="keeps", identity="1", targets=(KEEPS,)),
+        "both": Plan(name="both", identity="2", targets=(KEEPS, HERE)),
+    }
+    terms = Terms(**tenant)  # type: ignore[arg-type]
+    return msgspec.structs.replace(SNAPSHOT, plans=plans, tenants={"t": terms})
+
+
+def test_who_keeps_data_too_long_is_not_asked_and_the_rule_is_said() -> None:
+    confidential = Principal(tenant="t", key="k", data_class="confidential")
+    assert [one.model for one in route("both", confidential, keeping()).targets] == ["here"]
+    with pytest.raises(ResidencyDenied, match=r"are confidential, .* it keeps data for 31 days"):
+        route("keeps", confidential, keeping())
+    internal = Principal(tenant="t", key="k", data_class="internal")
+    assert route("keeps", internal, keeping()).targets == (KEEPS,)
+
+
+@pytest.mark.parametrize(
+    ("key", "tenant", "tried"),
+    [
+        ({}, {"data_class": "confidential"}, ["here"]),
+        ({"data_class": "internal"}, {"data_class": "confidential"}, ["here"]),
+        ({"data_class": "restricted"}, {"data_class": "internal"}, ["here"]),
+        ({"data_class": "internal"}, {"data_class": "public"}, ["keeps", "here"]),
+        ({}, {"region": "in"}, ["here"]),
+        ({"region": "in"}, {"region": "in"}, ["here"]),
+    ],
+    ids=str,
+)
+def test_what_holds_for_a_tenant_holds_for_its_keys(
+    key: dict[str, str], tenant: dict[str, str], tried: list[str]
+) -> None:
+    principal = Principal(tenant="t", key="k", **key)  # type: ignore[arg-type]
+    found = route("both", principal, keeping(**tenant))
+    assert [one.model for one in found.targets] == tried
+
+
+def test_a_key_that_is_at_home_elsewhere_than_its_tenant_is_at_home_nowhere() -> None:
+    principal = Principal(tenant="t", key="k", region="in")
+    assert visible(principal, keeping(region="us")) == []
+    with pytest.raises(ResidencyDenied, match="stay in 'in and us'"):
+        route("both", principal, keeping(region="us"))

@@ -71,7 +71,13 @@ def terms(config: Config, made: Made) -> dict[str, Terms]:
             limits = with_budgets(configured.limits, configured.budgets)
             projects.setdefault(tenant, {})[name] = limits
     return {
-        name: Terms(weight=weight, suspended=suspended, projects=projects.get(name, {}))
+        name: Terms(
+            weight=weight,
+            suspended=suspended,
+            projects=projects.get(name, {}),
+            data_class=config.tenants[name].data_class if name in config.tenants else "",
+            region=config.tenants[name].region if name in config.tenants else "",
+        )
         for name, (weight, suspended) in weights.items()
     }
 
