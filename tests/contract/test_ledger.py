@@ -71,6 +71,23 @@ async def test_accounts_of_one_kind_are_one_sum(stores: Stores) -> None:
     assert (one.prompt_tokens, one.completion_tokens, one.device_ns, one.rows) == (6, 4, 14, 2)
 
 
+async def test_moments_are_of_what_was_answered_and_measured(stores: Stores) -> None:
+    batch = settled(
+        (opening("a"), closing("a")),
+        (opening("b"), closing("b")),
+        (opening("c", tag="w"), closing("c")),
+        (opening("d"), closing("d", outcome="cancelled")),
+    )
+    await stores.accounts.absorb(batch)
+    assert await stores.ledger.moments(ALL, ["other"]) == []
+    assert await stores.ledger.moments(Span(HALF_HOUR_NS, 2 * HALF_HOUR_NS), ["cloud"]) == []
+    (found,) = await stores.ledger.moments(ALL, ["cloud"])
+    # Two requests in one sum count half of its squares: three tokens, two tokens, seven ns.
+    once = [3.0, 0.0, 2.0, 7.0]
+    expected = tuple(tuple(3 * a * b for b in once) for a in once)
+    assert (found.target, found.rows, found.products) == ("cloud", 2, expected)
+
+
 async def test_amounts_over_what_a_number_of_the_database_holds_are_summed(stores: Stores) -> None:
     much = 9_000_000 * PICO
     for number in range(5):
@@ -122,7 +139,7 @@ async def test_sums_stay_when_entries_go(stores: Stores) -> None:
 
 async def test_lives_grow(stores: Stores) -> None:
     for until_ns in (5, 9):
-        one = Ran(name="a", kind="loaded", since_ns=1, until_ns=until_ns, model="m")
+        one = Ran(name="a", kind="loaded", since_ns=1, until_ns=until_ns, model="m", opaque=True)
         await stores.ledger.ran([one])
     assert await stores.ledger.lives(Span(8, 20)) == [one]
     assert await stores.ledger.lives(Span(9, 20)) == []

@@ -83,6 +83,12 @@ def _write_text(page: Json) -> None:
     print(f"sum {page['shown']}{whole} {currency}; the bill:")
     show({}, _bill(page), as_json=False)
     print(f"each successful request: {page['per_request']['formula']}")
+    for fit in page["fits"]:
+        print(
+            f"time of {fit['model']} is allocated by a fit to {fit['rows']} sums, off by"
+            f" {fit['error']:.1%}; microseconds a token: read {fit['prefill_us']:g},"
+            f" cached {fit['cached_us']:g}, made {fit['decode_us']:g}"
+        )
     for plan in page["plans"]:
         flag = "" if plan["profitable"] else "   ! it costs more than it brings"
         print(

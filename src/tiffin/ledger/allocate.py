@@ -19,6 +19,7 @@ from tiffin.ledger.bill import (
     loss_paid,
 )
 from tiffin.ledger.book import Book
+from tiffin.ledger.fit import Fit
 from tiffin.ledger.segments import joined
 from tiffin.ports.ledger import Ran, Span, Sum
 from tiffin.types.money import split
@@ -37,6 +38,7 @@ _WASTE: Final = {
     "lost": "lost",
 }
 WASTE: Final = frozenset({*_WASTE.values(), RETRIED})
+NO_FITS: Final[Mapping[str, Fit]] = {}
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -70,35 +72,46 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Place(NamedTuple):
-    """On which device a model's replicas are, what part of it each has, and their slots."""
+    """On which device a model's replicas are, what part of it each has, and their slots; `opaque`
+    where what a request took there isn't seen."""
 
     device: str
     share_ns: int
     slots_ns: int
+    opaque: bool = False
 
 
 class _Row:
-    """A portion that is being made: `weight` of a device's time, `paid` to others."""
+    """A portion that is being made: `weight` of a device's time, `seen` where it was measured."""
 
-    __slots__ = ("allocated", "device", "measured", "of", "retried", "weight")
+    __slots__ = ("allocated", "device", "measured", "of", "retried", "seen", "weight")
 
     def __init__(self, of: Sum | None, *, retried: bool = False) -> None:
         self.of = of
         self.retried = retried
+        self.seen = of is not None and of.measured and not retried
         self.device = ""
         self.weight = self.measured = self.allocated = 0
 
 
 def allocate(
-    lines: Sequence[BillLine], sums: Iterable[Sum], lives: Sequence[Ran], book: Book, span: Span
+    lines: Sequence[BillLine],
+    sums: Iterable[Sum],
+    lives: Sequence[Ran],
+    book: Book,
+    span: Span,
+    fits: Mapping[str, Fit] = NO_FITS,
 ) -> list[Portion]:
     """Portions of the bill; they sum to it, whatever was used.
 
     Machines are shared by device time: what requests held, what loading took, and the rest idle.
-    What upstreams are paid is its requests'. Everything else follows these direct costs.
+    What the requests of an engine held whose inside isn't seen is shared by a fit of what their
+    tokens take. What upstreams are paid is its requests'. Everything else follows these direct
+    costs.
     """
     places = _places(lives)
     rows = [row for one in sums for row in _rows(one, places, book, span)]
+    _by_fits(rows, fits)
     spare = [*_machines(lines, rows, lives, book, span)]
     _overheads(lines, rows, spare)
     others = [
@@ -124,6 +137,7 @@ def _rows(one: Sum, places: Mapping[str, _Place], book: Book, span: Span) -> lis
     if place is not None:
         row.device = place.device
         row.weight = _weight(one.device_ns, place)
+        row.seen = row.seen and not place.opaque
     if one.outcome != "ok":
         row.measured += lost
         lost = 0
@@ -137,6 +151,19 @@ def _rows(one: Sum, places: Mapping[str, _Place], book: Book, span: Span) -> lis
             again.device, again.weight = place.device, _weight(one.retried_ns, place)
         rows.append(again)
     return rows
+
+
+def _by_fits(rows: Sequence[_Row], fits: Mapping[str, Fit]) -> None:
+    """Share what the requests of a model held together by what their tokens should have taken."""
+    told: dict[str, list[tuple[_Row, int]]] = {}
+    for row in rows:
+        fit = fits.get(row.of.target) if row.of and not row.retried and not row.seen else None
+        if fit is not None and row.of is not None and (weight := fit.weight_ps(row.of)):
+            told.setdefault(row.of.target, []).append((row, weight))
+    for mine in told.values():
+        held = sum(row.weight for row, _ in mine)
+        for (row, _), share in zip(mine, split(held, [w for _, w in mine]), strict=True):
+            row.weight = share
 
 
 def _machines(
@@ -158,7 +185,7 @@ def _machines(
         weights = [row.weight for row in mine] + list(loads.values()) + [idle]
         shares = split(total, weights) if any(weights) else [0] * (len(weights) - 1) + [total]
         for row, share in zip(mine, shares, strict=False):
-            if row.of is not None and row.of.measured and not row.retried:
+            if row.seen:
                 row.measured += share
             else:
                 row.allocated += share
@@ -223,9 +250,10 @@ def _places(lives: Iterable[Ran]) -> dict[str, _Place]:
             continue
         lasted = max(1, one.until_ns - one.since_ns)
         before = found.get(one.model, _Place(one.device, 0, 0))
+        opaque = before.opaque or one.opaque
         share_ns = before.share_ns + one.share * lasted
         slots_ns = before.slots_ns + max(1, one.slots) * lasted
-        found[one.model] = _Place(one.device, share_ns, slots_ns)
+        found[one.model] = _Place(one.device, share_ns, slots_ns, opaque)
     return found
 
 

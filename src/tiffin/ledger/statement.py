@@ -11,6 +11,7 @@ from tiffin.config.prices import PricePlan
 from tiffin.ledger.allocate import Portion
 from tiffin.ledger.bill import PART_OF, PARTS, BillLine
 from tiffin.ledger.book import MILLION, Book, Held
+from tiffin.ledger.fit import Fit
 from tiffin.ledger.segments import amount
 from tiffin.ports.ledger import Span, Sum
 from tiffin.types.money import PICO, shown
@@ -69,7 +70,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """`rows` of everybody sum to `total_pico`, the bill, to the last unit; amounts are pico-units.
 
     `shown_pico` is what the rows come to that were asked for. `priced` is whether anything has a
-    price at all.
+    price at all. `fits` are by what the time of engines was shared whose inside isn't seen.
     """
 
     currency: str
@@ -83,6 +84,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     bill: list[BillLine]
     per_request: PerRequest
     plans: list[PlanLine] = []
+    fits: list[Fit] = []
 
 
 def statement(

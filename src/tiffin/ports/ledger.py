@@ -65,7 +65,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of a process's life: `kind` is `machine`, `load` or `loaded`.
 
     A replica's `share` of a `device` is its threads of a processor (`cpu`), or how many
-    accelerators it has (`gpu`); a machine's is how many there are. It answers `slots` at once.
+    accelerators it has (`gpu`); a machine's is how many there are. It answers `slots` at once. Of
+    one that is `opaque` nobody sees what a request of several takes.
     """
 
     name: str
@@ -76,6 +77,18 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     share: int = 1
     slots: int = 1
     device: str = "cpu"
+    opaque: bool = False
+
+
+class Moments(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fit needs to know of a model `target`: over `rows` of sums of what was answered and
+    measured, each counting one by how many requests it has, the sums of all products of
+    prompt tokens that were read, those that were cached, completion tokens, and device time (ns).
+    """
+
+    target: str
+    rows: int
+    products: tuple[tuple[float, ...], ...]
 
 
 class InvoiceLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +117,10 @@ class Ledger(Protocol):
 
         `daily` tells days apart too, which begin `offset_ns` (whole half hours) before UTC's.
         """
+        ...
+
+    async def moments(self, span: Span, targets: Collection[str]) -> list[Moments]:
+        """What fits of these models need to know, of a span of whole half hours."""
         ...
 
     async def ran(self, lives: Sequence[Ran]) -> None:

@@ -13,6 +13,7 @@ from tiffin.config.prices import Credit, FixedPrice, MachinePrice, PricePlan, Pr
 from tiffin.ledger.allocate import WASTE, Portion, allocate
 from tiffin.ledger.bill import BillLine, by_kind, credit_slices, credited, gross, variances
 from tiffin.ledger.book import Book
+from tiffin.ledger.fit import Fit
 from tiffin.ledger.segments import DAY_NS, HOUR_NS
 from tiffin.ledger.statement import GROUPS, Only, charged, statement
 from tiffin.ports.ledger import HALF_HOUR_NS, InvoiceLine, Ran, Span, Sum
@@ -79,6 +80,7 @@ def by_line(portions: Sequence[Portion]) -> dict[str, int]:
     st.lists(some.lives, max_size=6),
     st.lists(some.invoices, max_size=2),
     st.sets(st.sampled_from(GROUPS)),
+    some.fits,
 )
 def test_portions_sum_to_the_bill(
     prices: Prices,
@@ -87,10 +89,11 @@ def test_portions_sum_to_the_bill(
     lives: list[Ran],
     invoiced: list[InvoiceLine],
     by: set[str],
+    fits: dict[str, Fit],
 ) -> None:
     book = Book(prices)
     lines = whole_bill(book, span, sums, lives, invoiced)
-    portions = allocate(lines, sums, lives, book, span)
+    portions = allocate(lines, sums, lives, book, span, fits)
     told = statement(book, span, lines, portions, sorted(by), Only())
     assert told.shown_pico == told.total_pico == sum(line.amount_pico for line in lines)
     assert sum(row.requests for row in told.rows) == sum(one.requests for one in sums)
@@ -136,6 +139,30 @@ def test_a_machine_is_shared_by_the_time_that_requests_held_it() -> None:
         "load": 18 * PICO,
         "idle": 774 * PICO,
     }
+
+
+def test_an_engine_s_time_is_shared_by_what_tokens_take_and_is_allocated() -> None:
+    book = Book(Prices(machines=[NODE]))
+    long, short = (
+        used(prompt_tokens=1000, completion_tokens=500, device_ns=3 * HOUR_NS),
+        used("zen", prompt_tokens=1000, cached_tokens=1000, device_ns=3 * HOUR_NS),
+    )
+    lost = used("zen", outcome="failed", device_ns=HOUR_NS)
+    lives = [UP, ran("loaded", 24, opaque=True)]
+    sums = [long, short, lost]
+    lines = gross(book, DAY, sums, lives)
+    fit = Fit(model="chat", prefill_ps=10, cached_ps=1, decode_ps=38, error=0.1, rows=9)
+    fits = {"chat": fit}
+    told = {
+        (one.tenant, one.line): (one.measured_pico, one.allocated_pico)
+        for one in allocate(lines, sums, lives, book, DAY, fits)
+    }
+    # Six hours at 9 the hour: by 1000 tokens of 10 and 500 of 38, to 1000 of 1.
+    assert told[("acme", "requests")] == (0, 54 * PICO * 29_000 // 30_000)
+    assert told[("zen", "requests")] == (0, 54 * PICO * 1_000 // 30_000)
+    assert told[("zen", "failed")] == (0, 9 * PICO)
+    unfitted = allocate(lines, sums, lives, book, DAY)
+    assert [(one.measured_pico, one.allocated_pico) for one in unfitted[:2]] == [(0, 27 * PICO)] * 2
 
 
 def test_what_costs_by_the_hour_costs_while_the_server_runs() -> None:

@@ -13,6 +13,7 @@ from tiffin.config.prices import (
     Prices,
     Rate,
 )
+from tiffin.ledger.fit import Fit
 from tiffin.ledger.segments import DAY_NS
 from tiffin.ports.ledger import HALF_HOUR_NS, InvoiceLine, Ran, Span, Sum
 
@@ -88,13 +89,16 @@ sums = st.builds(
     measured=st.booleans(),
     currency=st.sampled_from(["INR", "USD"]),
     requests=st.integers(1, 10**6),
+    prompt_tokens=counts,
+    cached_tokens=counts,
+    completion_tokens=counts,
     device_ns=counts,
     retried_ns=counts,
     cost_pico=counts,
     loss_pico=counts,
 )
 lives = st.builds(
-    lambda name, kind, model, since, lasts, share, device: Ran(
+    lambda name, kind, model, since, lasts, share, device, opaque: Ran(
         name=name,
         kind=kind,
         model="" if kind == "machine" else model,
@@ -103,6 +107,7 @@ lives = st.builds(
         share=share,
         slots=share,
         device="cpu" if kind == "machine" else device,
+        opaque=opaque,
     ),
     st.sampled_from(["a", "b"]),
     st.sampled_from(["machine", "load", "loaded"]),
@@ -111,6 +116,19 @@ lives = st.builds(
     st.integers(0, 3 * DAY_NS),
     st.integers(1, 8),
     st.sampled_from(["cpu", "gpu"]),
+    st.booleans(),
+)
+fits = st.dictionaries(
+    st.sampled_from(MODELS),
+    st.builds(
+        Fit,
+        model=st.just(""),
+        prefill_ps=st.integers(0, 10**9),
+        cached_ps=st.integers(0, 10**9),
+        decode_ps=st.integers(0, 10**12),
+        error=st.just(0.0),
+        rows=st.just(9),
+    ),
 )
 spans = st.tuples(st.integers(0, 300), st.integers(1, 300)).map(
     lambda at: Span(START_NS + at[0] * HALF_HOUR_NS, START_NS + (at[0] + at[1]) * HALF_HOUR_NS)

@@ -6,7 +6,7 @@ from sqlite3 import Connection
 
 from tiffin.adapters.stores import ledger_rows as rows
 from tiffin.adapters.stores.connection import SqliteThread, transaction
-from tiffin.ports.ledger import FIELDS, InvoiceLine, Ran, Span, Sum
+from tiffin.ports.ledger import FIELDS, InvoiceLine, Moments, Ran, Span, Sum
 
 
 class SqliteLedger:
@@ -26,6 +26,10 @@ class SqliteLedger:
         """Everything that closed in a span."""
         offset = offset_ns if daily else None
         return await self._thread.run(lambda db: rows.sums(db, span, fields, offset))
+
+    async def moments(self, span: Span, targets: Collection[str]) -> list[Moments]:
+        """What fits of these models need to know."""
+        return await self._thread.run(lambda db: rows.moments(db, span, targets))
 
     async def ran(self, lives: Sequence[Ran]) -> None:
         """Keep stretches of processes' lives."""

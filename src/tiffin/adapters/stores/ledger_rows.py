@@ -1,10 +1,11 @@
 """What the ledger's statements are, as functions on a connection that block."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from sqlite3 import Connection
 from typing import Any
 
-from tiffin.ports.ledger import FIELDS, InvoiceLine, Ran, Span, Sum
+from tiffin.ports.ledger import FIELDS, InvoiceLine, Moments, Ran, Span, Sum
 from tiffin.ports.ledger import HALF_HOUR_NS as HALF_HOUR_NS
 from tiffin.types.money import PICO
 
@@ -51,9 +52,21 @@ _BY_KEY = f"""
     FROM ledger WHERE half_hour >= ? AND half_hour < ? GROUP BY ledger_key, day
 """  # noqa: S608 - constants
 _OUTER = ", ".join(f"sum({name})" for name in _SUMMED)
-_LIFE = "name, kind, since_ns, until_ns, model, share, slots, device"
-_RAN = f"INSERT OR REPLACE INTO run ({_LIFE}) VALUES (?{', ?' * 7})"  # noqa: S608
+_LIFE = "name, kind, since_ns, until_ns, model, share, slots, device, opaque"
+_RAN = f"INSERT OR REPLACE INTO run ({_LIFE}) VALUES (?{', ?' * 8})"  # noqa: S608
 _LIVES = f"SELECT {_LIFE} FROM run WHERE since_ns < ? AND until_ns > ?"  # noqa: S608
+_FITTED = ("fresh", "cached", "output", "held")
+_PRODUCTS = ", ".join(f"sum({a} * {b} / requests)" for a in _FITTED for b in _FITTED)
+_MOMENTS = f"""
+    SELECT target, count(*), {_PRODUCTS} FROM (
+        SELECT target, requests, max(0.0, prompt_tokens - cached_tokens) AS fresh,
+               1.0 * cached_tokens AS cached, 1.0 * completion_tokens AS output,
+               1.0 * device_ns AS held
+        FROM ledger JOIN ledger_key ON ledger_key.id = ledger_key
+        WHERE half_hour >= ? AND half_hour < ? AND outcome = 'ok' AND measured AND device_ns > 0
+          AND target IN (SELECT value FROM json_each(?))
+    ) GROUP BY target
+"""  # noqa: S608 - constants
 _ADD_LINE = "INSERT INTO invoice_line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LINES = """
     SELECT since_ns, until_ns, name, kind, units, pico, currency FROM invoice_line
@@ -118,6 +131,20 @@ def sums(db: Connection, span: Span, fields: Collection[str], offset_ns: int | N
     return [_sum(by, row, offset if daily else None) for row in found]
 
 
+def moments(db: Connection, span: Span, targets: Collection[str]) -> list[Moments]:
+    """What fits of these models need to know, of a span."""
+    first, last = span.since_ns // HALF_HOUR_NS, -(-span.until_ns // HALF_HOUR_NS)
+    size = len(_FITTED)
+    return [
+        Moments(
+            target=target,
+            rows=count,
+            products=tuple(tuple(found[at : at + size]) for at in range(0, size * size, size)),
+        )
+        for target, count, *found in db.execute(_MOMENTS, (first, last, json.dumps([*targets])))
+    ]
+
+
 def keep_lives(db: Connection, lives: Iterable[Ran]) -> None:
     """Keep stretches, or let them grow."""
     db.executemany(_RAN, [[getattr(one, name) for name in _LIFE.split(", ")] for one in lives])
@@ -126,7 +153,10 @@ def keep_lives(db: Connection, lives: Iterable[Ran]) -> None:
 def lives(db: Connection, span: Span) -> list[Ran]:
     """The stretches that touch a span."""
     found = db.execute(_LIVES, (span.until_ns, span.since_ns))
-    return [Ran(**dict(zip(_LIFE.split(", "), row, strict=True))) for row in found]
+    return [
+        Ran(**(dict(zip(_LIFE.split(", "), row, strict=True)) | {"opaque": bool(row[-1])}))
+        for row in found
+    ]
 
 
 def keep_invoice(db: Connection, name: str, lines: Sequence[InvoiceLine]) -> bool:

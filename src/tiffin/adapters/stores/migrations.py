@@ -97,4 +97,5 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (invoice, line)
     ) WITHOUT ROWID;
     """,
+    "ALTER TABLE run ADD COLUMN opaque INTEGER NOT NULL DEFAULT 0;",
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tiffin.config.models import Model
+from tiffin.config.models import LaunchedModel, Model
 from tiffin.control.fleet.status import ProcessStatus, State, Status
 from tiffin.control.money.pricing import on_accelerators, slots_of, threads_of
 from tiffin.ledger.bill import CPU, GPU, MACHINE
@@ -68,6 +68,7 @@ def _of_replica(
             share=accelerators or threads_of(one, here.cores),
             slots=slots_of(model) if model is not None else 1,
             device=GPU if accelerators else CPU,
+            opaque=isinstance(model, LaunchedModel),
         )
 
     if process.state is State.STARTING:

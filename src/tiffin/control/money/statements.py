@@ -12,14 +12,17 @@ from tiffin.errors import SchemaViolation
 from tiffin.ledger.allocate import allocate
 from tiffin.ledger.bill import by_kind, credit_slices, credited, gross, variances
 from tiffin.ledger.book import Book
+from tiffin.ledger.fit import fits_of
 from tiffin.ledger.focus import read_invoice
-from tiffin.ledger.segments import SECOND_NS
+from tiffin.ledger.segments import DAY_NS, SECOND_NS
 from tiffin.ledger.statement import GROUPS, Only, Statement, charged, statement
 from tiffin.ports.clock import Clock
-from tiffin.ports.ledger import FIELDS, InvoiceLine, Ledger, Ran, Span, Sum
+from tiffin.ports.ledger import FIELDS, InvoiceLine, Ledger, Moments, Ran, Span, Sum
 from tiffin.types.snapshot import Snapshot
 
 MAX_NAME = 128
+LEARNT_NS = 30 * DAY_NS
+"""So long until a statement's end is looked at for what tokens take."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,10 +83,13 @@ class Statements:
             (part, await self._ledger.sums(part, fields=()), await self._ledger.lives(part))
             for part in credit_slices(book, span)
         ]
+        opaque = sorted({one.model for one in lives if one.opaque})
+        learnt = Span(max(0, span.until_ns - LEARNT_NS), span.until_ns)
+        moments = await self._ledger.moments(learnt, opaque) if opaque else []
         only = Only(tenant=ask.tenant, project=ask.project, tag=ask.tag, model=ask.model)
         try:
             return await asyncio.to_thread(
-                _made, book, span, _Found(sums, lives, invoiced, earlier), by, only
+                _made, book, span, _Found(sums, lives, invoiced, earlier, moments), by, only
             )
         except ValueError as cause:
             raise SchemaViolation(str(cause)) from cause
@@ -132,6 +138,7 @@ class _Found(msgspec.Struct, frozen=True):
     lives: list[Ran]
     invoiced: list[InvoiceLine]
     earlier: list[tuple[Span, list[Sum], list[Ran]]]
+    moments: list[Moments]
 
 
 def _made(book: Book, span: Span, found: _Found, by: Sequence[str], only: Only) -> Statement:
@@ -143,9 +150,12 @@ def _made(book: Book, span: Span, found: _Found, by: Sequence[str], only: Only) 
         *credited(book, span, costs),
         *variances(lines, found.invoiced, book, span),
     ]
-    portions = allocate(bill, found.sums, found.lives, book, span)
+    fits = fits_of(found.moments)
+    portions = allocate(bill, found.sums, found.lives, book, span, fits)
     told = statement(book, span, bill, portions, by, only)
-    return msgspec.structs.replace(told, plans=charged(book, span, found.sums, portions))
+    return msgspec.structs.replace(
+        told, plans=charged(book, span, found.sums, portions), fits=[*fits.values()]
+    )
 
 
 def _changes(book: Book, span: Span) -> bool:

@@ -64,6 +64,19 @@ class Charged(msgspec.Struct, frozen=True, kw_only=True):
     profitable: bool
 
 
+class FitPage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a token of a `model` takes of a slot's time, in microseconds, as it was fitted to `rows`
+    of sums: one of the prompt that is read (`prefill`), one that was `cached`, one that is made
+    (`decode`). `error` is the share of the time that this doesn't explain."""
+
+    model: str
+    prefill_us: float
+    cached_us: float
+    decode_us: float
+    error: float
+    rows: int
+
+
 class StatementPage(msgspec.Struct, frozen=True, kw_only=True):
     """What was spent from `since` until `until`: all rows sum to `total`, which is the `bill`.
 
@@ -81,6 +94,7 @@ class StatementPage(msgspec.Struct, frozen=True, kw_only=True):
     bill: list[Item]
     per_request: Each
     plans: list[Charged]
+    fits: list[FitPage]
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +145,17 @@ def page_of(told: Statement, zone: timezone) -> StatementPage:
                 profitable=one.profitable,
             )
             for one in told.plans
+        ],
+        fits=[
+            FitPage(
+                model=one.model,
+                prefill_us=one.prefill_ps / MILLION,
+                cached_us=one.cached_ps / MILLION,
+                decode_us=one.decode_ps / MILLION,
+                error=round(one.error, 4),
+                rows=one.rows,
+            )
+            for one in told.fits
         ],
     )
 

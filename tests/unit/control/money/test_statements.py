@@ -144,3 +144,38 @@ async def test_what_cannot_be_asked_is_refused_by_name(
 async def test_an_invoice_in_a_currency_without_a_rate_is_refused(bureau: Bureau) -> None:
     with pytest.raises(SchemaViolation, match="no rate of USD"):
         await bureau.statements.take("jan", INVOICE.replace("INR", "USD"))
+
+
+async def test_a_launched_engine_s_time_is_shared_by_a_fit_that_the_statement_shows(
+    bureau: Bureau,
+) -> None:
+    settled = []
+    for number in range(12):
+        # A token that is read takes a thousandth of one that is made.
+        prompt, made = 1000 * (number % 4 + 1), 100 * (number % 3)
+        usage = Usage(
+            prompt_tokens=prompt,
+            completion_tokens=made,
+            device_ns=(prompt + 1000 * made) * 1_000_000,
+        )
+        at_ns, tenant = START_NS + (1 + number) * HOUR_NS, "zen" if number % 3 else "reader"
+        told = Opening(id=f"v{number}", at_ns=at_ns, tenant=tenant, key="k", endpoint="chat")
+        closed = Closing(
+            id=f"v{number}", at_ns=at_ns, outcome="ok", model="v", target="v", usage=usage
+        )
+        settled.append((told, closed))
+    await bureau.accounts.absorb(Batch("f", Position(), settled=settled))
+    last_ns = START_NS + 2 * DAY_NS
+    replica = Ran(
+        name="v-1", kind="loaded", since_ns=START_NS, until_ns=last_ns, model="v", opaque=True
+    )
+    await bureau.ledger.ran([replica])
+    page = await bureau.statements.page(Ask(by="tenant"))
+    (fit,) = page.fits
+    assert (fit.model, fit.rows, fit.error) == ("v", 12, 0)
+    assert (fit.prefill_us, fit.cached_us, fit.decode_us) == (1000, 0, 1_000_000)
+    rows = {row.tenant: row for row in page.data}
+    assert page.shown == page.total == "1728"
+    for tenant in ("reader", "zen"):
+        assert (rows[tenant].measured, rows[tenant].allocated > "0") == ("0", True)
+    assert rows["acme"].allocated == "0"
