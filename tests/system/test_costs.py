@@ -133,6 +133,62 @@ def test_the_command_line_shows_and_takes(server: Server) -> None:
     assert "no FOCUS invoice" in tiffin("import", str(server.config)).stderr
 
 
+PLANS = """
+[[prices.plans]]
+tenant = "tests"
+request = "0.001"
+since = "2026-01-01"
+
+[[prices.plans]]
+tenant = "zen"
+monthly = "100"
+since = "2026-01-01"
+"""
+APRIL = (
+    "BilledCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ServiceCategory,ServiceName\n"
+    "26000.25,INR,2026-04-01,2026-05-01,Compute,Instances\n"
+    "5,INR,2026-04-01,2026-05-01,Storage,Disks\n"
+)
+
+
+def test_plans_and_invoices_are_told_by_the_command_line(serve: Serve) -> None:
+    server = serve(PRICED + PLANS)
+    server.until_answers("echo")
+    server.chat("echo", "word " * 300)
+
+    def tiffin(*words: str) -> str:
+        given = [str(TIFFIN), "cost", *words, "--data", str(server.folder.root)]
+        done = subprocess.run(
+            given, capture_output=True, text=True, timeout=60, check=False, cwd=server.folder.root
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def flagged() -> str:
+        told = tiffin("statement", "--by", "tenant")
+        return told if "plan of tests: charged 0.00" in told else ""
+
+    told = until(flagged)
+    (mine,) = [line for line in told.splitlines() if line.startswith("plan of tests")]
+    assert mine.endswith("! it costs more than it brings")
+    (other,) = [line for line in told.splitlines() if line.startswith("plan of zen")]
+    assert "!" not in other
+    assert "plan of zen" not in tiffin("statement", "--tenant", "tests")
+
+    month = ("statement", "--since", "2026-04-01", "--until", "2026-05-01", "--by", "line")
+    before = json.loads(tiffin(*month, "--json"))
+    # Thirty days at 36 an hour.
+    assert (before["total"], [item["kind"] for item in before["bill"]]) == ("25920", ["machines"])
+    invoice = server.folder.root / "april.csv"
+    invoice.write_text(APRIL)
+    assert "2 lines taken in" in tiffin("import", str(invoice))
+    after = json.loads(tiffin(*month, "--json"))
+    variances = {i["name"]: i["amount"] for i in after["bill"] if i["kind"] == "variance"}
+    assert variances == {"machines": "80.25", "storage": "5"}
+    assert after["total"] == after["shown"] == "26005.25"
+    assert "variance: machines" in tiffin(*month)
+
+
 def test_what_a_killed_gateway_lost_is_a_line_and_all_adds_up(serve: Serve) -> None:
     server = serve(PRICED)
     server.until_answers("echo")

@@ -153,8 +153,11 @@ def _made(book: Book, span: Span, found: _Found, by: Sequence[str], only: Only) 
     fits = fits_of(found.moments)
     portions = allocate(bill, found.sums, found.lives, book, span, fits)
     told = statement(book, span, bill, portions, by, only)
+    plans = charged(book, span, found.sums, portions)
     return msgspec.structs.replace(
-        told, plans=charged(book, span, found.sums, portions), fits=[*fits.values()]
+        told,
+        plans=[one for one in plans if only.tenant in ("", one.tenant)],
+        fits=[*fits.values()],
     )
 
 
