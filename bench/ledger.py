@@ -114,7 +114,7 @@ async def statements(path: Path) -> dict[str, float]:
     await ledger.ran(
         [
             Ran(name="here", kind="machine", share=2, **month),
-            Ran(name="chat-1", kind="loaded", model="chat", share=1, slots=4, **month),
+            Ran(name="chat-1", kind="loaded", model="chat", share=1, slots=4, opaque=True, **month),
             Ran(name="fraud-1", kind="loaded", model="fraud", share=1, slots=1, **month),
         ]
     )

@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from tiffin.dialects.dialect import Asked
+from tiffin.errors import Unavailable
 from tiffin.gateway.account import END_USER, NO_USAGE, Account
 from tiffin.gateway.limits.habits import Habit
 from tiffin.gateway.limits.limit import Limit
@@ -39,7 +40,7 @@ class Needs:
     """Amounts by the quantities' places: `wanted` of each at most, as far as that can be known, of
     which the request itself says that it is `certain`."""
 
-    __slots__ = ("_account", "_habit", "_size", "certain", "wanted")
+    __slots__ = ("_account", "_habit", "_size", "_unpriced", "certain", "wanted")
 
     def __init__(self, claim: Claim, habit: Habit, *, money: bool) -> None:
         extent = claim.asked.extent()
@@ -53,7 +54,10 @@ class Needs:
         # In the order of the quantities.
         self.wanted = [1, 1, prompt, answer, prompt + answer, extent.images, pages, 0]
         self.certain = (1, 1, 0, stated or 0, stated or 0, extent.images, 0, 0)
+        self._unpriced = ""
         if money:
+            unpriced = (one.model for one in claim.plan.targets if one.price is None)
+            self._unpriced = next(unpriced, "")
             expected = habit.expected(prompt, answer, pages, extent.rows)
             self.wanted[MONEY] = max(
                 (marginal(one.price, expected) for one in claim.plan.targets if one.price),
@@ -64,9 +68,14 @@ class Needs:
         """How much to take of a limit.
 
         What is only expected never makes a request impossible, so it is no more than there may be;
-        except of money, where nothing is lent.
+        except of money, where nothing is lent. Raises `Unavailable` where money can't be counted.
         """
         of = limit.of
+        if of == MONEY and self._unpriced and not limit.shadow:
+            raise Unavailable(
+                f"the limit of {limit} can't be counted, as nothing says what '{self._unpriced}'"
+                " costs now: it needs a price in [[prices.models]], without an amount if it is free"
+            )
         wanted = self.wanted[of]
         if wanted <= limit.capacity or of == MONEY:
             return wanted

@@ -22,6 +22,7 @@ from tiffin.errors import (
     RateLimited,
     RunFailed,
     TiffinError,
+    Unavailable,
 )
 from tiffin.gateway.admit import Admission, moments
 from tiffin.telemetry.metrics import MeterState
@@ -185,6 +186,20 @@ def test_who_begins_knows_what_was_spent_and_what_was_running(tmp_path: Path) ->
         spent.close()
     with pytest.raises(QuotaExceeded):
         lives[-1].come()
+
+
+def test_money_that_cant_be_counted_is_refused_and_a_shadow_of_it_isnt() -> None:
+    desk = Desk(TOKENS, MONEY)
+    with pytest.raises(Unavailable, match=r"money a month.*can't be counted.*'m' costs") as refused:
+        desk.come()
+    assert "[[prices.models]]" in str(refused.value)
+    assert desk.left("tokens") == TOKENS.amount
+    shadow = msgspec.structs.replace(MONEY, shadow=True)
+    Desk(shadow).come().end(USED)
+    other = msgspec.structs.replace(MONEY, models=("priced",))
+    Desk(other).come().end(USED)
+    free = Desk(MONEY, price=Price(currency="INR"))
+    free.come().end(USED)
 
 
 def test_what_is_refused_for_concurrency_spends_neither_tokens_nor_money() -> None:
