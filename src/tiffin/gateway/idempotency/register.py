@@ -220,7 +220,7 @@ class Register:
             if any(name in aside for name, _ in queue):
                 continue  # without it nobody would know that keys are missing
             entries = self.keys.in_segment(segment)
-            counting = sum(entry.place.bytes for entry in entries)
+            counting = sum(_written_bytes(entry.place) for entry in entries)
             if counting * 2 > size and not crowded:
                 continue
             for entry in _slice(entries):
@@ -236,6 +236,11 @@ class Register:
         lost = Standing.LOST if fact.standing is Standing.DONE else fact.standing
         self._log.append(msgspec.structs.replace(fact, standing=lost, kept=False))
         self._tell(fact, content)
+
+
+def _written_bytes(place: Place) -> int:
+    """What a fact takes that was moved: twice itself, its content once."""
+    return 2 * place.bytes - place.content_bytes
 
 
 def _slice(entries: list[Entry]) -> Iterator[Entry]:

@@ -344,6 +344,21 @@ def test_what_doesnt_count_any_more_is_given_back(
     world.close()
 
 
+def test_what_counts_and_was_moved_stays_where_it_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for key in range(495):
+        claim = world.claim(0, key)
+        assert isinstance(claim, Fact)
+        (world.gateways[0].release if key % 5 else world.gateways[0].lose)(claim)
+    world.kill(0)
+    for _ in range(60):
+        world.gateways[2].tend()
+    # Ninety-nine keys are a little more than one file: they were moved once.
+    names = sorted(path.name for path in tmp_path.glob("*.keys"))
+    assert names == ["ep_0003.000001.keys", "ep_0003.000002.keys"]
+    world.close()
+
+
 async def test_reading_what_was_there_lets_others_run(tmp_path: Path) -> None:
     world = World(tmp_path)
     for key in range(90):
