@@ -25,6 +25,10 @@ from tiffin.errors import ConfigInvalid, Unavailable
 NONCE_BYTES: Final = 12
 ID_BYTES: Final = 12
 SUFFIX: Final = ".json"
+ERASED: Final = ".erased"
+UNFINISHED: Final = ".tmp"
+LEFT_S: Final = 60.0
+"""A file that is unfinished for so long is a dead process's."""
 
 
 class WrappedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +92,11 @@ class Keyring:
             return DataKey(bytes.fromhex(name), AESGCM(key))
 
     def rewrap(self) -> int:
-        """Wrap every key with the current master; how many weren't. All stay readable meanwhile."""
+        """Wrap every key with the current master; how many weren't. All stay readable meanwhile.
+
+        What processes that died left half done is removed.
+        """
+        self._sweep()
         current, count = self._masters.current().id, 0
         for path in self._everything():
             wrapped = self._read(path)
@@ -100,14 +108,15 @@ class Keyring:
         return count
 
     def erase(self, tenant: str) -> int:
-        """Destroy all keys of a tenant; how many there were."""
+        """Destroy all keys of a tenant, also those that an interrupted erasing left; how many."""
         with _failures(tenant):
             folder = self._of(tenant)
-            count = len(list(self._files(folder)))
             # Under another name it is nobody's, also where removing it is interrupted.
-            gone = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}.erased")
             with contextlib.suppress(FileNotFoundError):
-                folder.rename(gone)
+                folder.rename(folder.with_name(f"{folder.name}.{secrets.token_hex(4)}{ERASED}"))
+            count = 0
+            for gone in self._folder.glob(f"{folder.name}.*{ERASED}"):
+                count += len(self._files(gone))
                 shutil.rmtree(gone)
             return count
 
@@ -128,8 +137,17 @@ class Keyring:
 
     def _everything(self) -> Iterator[Path]:
         for folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
-            if folder.is_dir() and not folder.name.endswith(".erased"):
+            if folder.is_dir() and not folder.name.endswith(ERASED):
                 yield from self._files(folder)
+
+    def _sweep(self) -> None:
+        """Finish what was to be erased; remove keys that were never whole, but none just begun."""
+        for gone in self._folder.glob(f"*{ERASED}"):
+            shutil.rmtree(gone, ignore_errors=True)
+        for path in self._folder.glob(f"*/*{UNFINISHED}"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > LEFT_S:
+                    path.unlink()
 
     def _read(self, path: Path) -> WrappedKey:
         return msgspec.json.decode(path.read_bytes(), type=WrappedKey)
@@ -154,7 +172,7 @@ class Keyring:
         return WrappedKey(tenant=tenant, id=name, master=master.id, wrapped=sealed)
 
     def _write(self, path: Path, wrapped: WrappedKey) -> None:
-        fresh = path.with_suffix(f".{secrets.token_hex(4)}.tmp")
+        fresh = path.with_suffix(f".{secrets.token_hex(4)}{UNFINISHED}")
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(fd, "wb") as file:

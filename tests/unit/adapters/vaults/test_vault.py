@@ -3,6 +3,7 @@
 import base64
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -229,3 +230,41 @@ def test_a_key_that_there_is_no_room_for_leaves_nothing_behind(
             with pytest.raises(Unavailable, match="No space left"):
                 safe.keyring().rotate("acme")
     assert set(safe.folder.rglob("*")) == before
+
+
+def test_erasing_that_was_interrupted_is_finished_by_the_next(
+    safe: Safe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tenant in ("acme", "other"):
+        safe.keyring().rotate(tenant)
+
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        safe.keyring().rotate("acme")
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "rmtree", killed)
+            with pytest.raises(KeyboardInterrupt):
+                safe.keyring().erase("acme")
+    assert list(safe.keyring().census()) == ["other"]
+    assert safe.keyring().erase("acme") == 3
+    [left] = safe.folder.rglob("*.json")
+    assert list(safe.keyring().census()) == ["other"]
+    assert left.parent.parent == safe.folder
+
+
+def test_wrapping_anew_removes_what_the_dead_left_and_nothing_that_is_being_written(
+    safe: Safe,
+) -> None:
+    safe.keyring().rotate("acme")
+    [key] = safe.folder.rglob("*.json")
+    old, new = key.with_suffix(".old.tmp"), key.with_suffix(".new.tmp")
+    erased = key.parent.with_name(key.parent.name + ".00.erased")
+    erased.mkdir()
+    for path in (old, new, erased / "one.json"):
+        path.touch()
+    os.utime(old, (0, 0))
+    safe.keyring().rewrap()
+    assert {path for path in safe.folder.rglob("*") if path.is_file()} == {key, new}
+    assert not erased.exists()
