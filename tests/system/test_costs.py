@@ -189,6 +189,19 @@ def test_plans_and_invoices_are_told_by_the_command_line(serve: Serve) -> None:
     assert "variance: machines" in tiffin(*month)
 
 
+def test_without_prices_the_command_says_how_to_give_them(serve: Serve) -> None:
+    server = serve('[models.echo]\nruntime = "echo"\n')
+    server.until_answers("echo")
+    given = [str(TIFFIN), "cost", "statement", "--data", str(server.folder.root)]
+    done = subprocess.run(
+        given, capture_output=True, text=True, timeout=60, check=False, cwd=server.folder.root
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[[prices.machines]]" in done.stderr
+    assert "docs/howto/costs.md" in done.stderr
+    assert statement(server)["priced"] is False
+
+
 def test_what_a_killed_gateway_lost_is_a_line_and_all_adds_up(serve: Serve) -> None:
     server = serve(PRICED)
     server.until_answers("echo")
