@@ -13,7 +13,7 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from tiffin.cli import template
-from tiffin.config import alerts, models, objectives, prices, schema, shape, terms, vault
+from tiffin.config import alerts, models, objectives, prices, remote, schema, shape, terms, vault
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
@@ -55,6 +55,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (models.WhisperModel, '[models.NAME] with runtime = "whisper"', "models.listen"),
     (models.LaunchedModel, '[models.NAME] with runtime = "launched"', "models.large"),
     (models.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
+    (remote.UpstreamKey, "[[models.NAME.keys]]", "models.cloud.keys"),
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),
     (objectives.Slo, "[routes.NAME.slo]", "routes.best.slo"),

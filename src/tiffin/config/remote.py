@@ -1,6 +1,9 @@
 """`[models.NAME]` with `runtime = "remote"`: a model that somebody else's server answers for."""
 
+from collections.abc import Iterator
 from typing import Literal
+
+import msgspec
 
 from tiffin.config.fields import (
     ApiVersion,
@@ -14,6 +17,14 @@ from tiffin.config.fields import (
 from tiffin.config.model_sections import ModelCommon
 from tiffin.types.profiles import profile_of
 from tiffin.types.residency import DataClass
+
+
+class UpstreamKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[models.NAME.keys]]`: one of several keys; exactly one of the three says where it is."""
+
+    key_env: str = ""
+    key_file: str = ""
+    key_command: list[str] = []
 
 
 class RemoteModel(
@@ -32,6 +43,8 @@ class RemoteModel(
     data up to `data_class`; where that isn't said, what a key calls public, or nothing. It keeps
     what it is sent for `retains_days` and `trains` on it, as far as its contract says.
 
+    With several `keys` requests are spread over those that the server lets in.
+
     A request is tried here `attempts` times, and each try given up after `total_timeout_s` (0: when
     the request's own time is over).
     """
@@ -44,6 +57,7 @@ class RemoteModel(
     key_env: str = ""
     key_file: str = ""
     key_command: list[str] = []
+    keys: list[UpstreamKey] = []
     max_concurrency: Positive = 64
     queue: Count = 256
     connect_timeout_s: Seconds = 5.0
@@ -56,6 +70,14 @@ class RemoteModel(
     data_class: DataClass = ""
     retains_days: Days | None = None
     trains: bool | None = None
+
+    def every_key(self, name: str) -> "Iterator[tuple[str, str, RemoteModel | UpstreamKey]]":
+        """Each place of a key: a name for it that no other has, its path below the model's section
+        (empty: that itself), and what refers to it. `name` is the model's."""
+        for number, key in enumerate(self.keys):
+            yield f"{name}#{number}", f".keys[{number}]", key
+        if not self.keys:
+            yield name, "", self
 
     @property
     def address(self) -> str:

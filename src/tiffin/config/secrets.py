@@ -10,11 +10,12 @@ from typing import Final
 from tiffin.config.alerts import Alert
 from tiffin.config.commands import Command, output_of, outputs_of
 from tiffin.config.environ import environment
-from tiffin.config.models import Model, RemoteModel
+from tiffin.config.remote import RemoteModel, UpstreamKey
 from tiffin.config.schema import Config, Key
 from tiffin.errors import ConfigInvalid
 
 Outputs = Mapping[Command, str | ConfigInvalid]
+Section = Key | RemoteModel | UpstreamKey | Alert
 
 MAX_FILE_BYTES: Final = 1 << 20
 """A bundle of all the authorities that there are is a quarter of that."""
@@ -72,9 +73,9 @@ def hashed(key: str) -> str:
 
 def commands_of(config: Config) -> list[Command]:
     """The programs that print keys, of tenants, of remote models and of alerts."""
-    sections: list[Key | RemoteModel | Alert] = [key for _, _, key in _keys(config)]
+    sections: list[Section] = [key for _, _, key in _keys(config)]
     sections += config.alerts.values()
-    sections += [one for one in config.models.values() if isinstance(one, RemoteModel)]
+    sections += [key for _, _, key in _upstream_keys(config)]
     return [tuple(one.key_command) for one in sections if one.key_command]
 
 
@@ -101,12 +102,11 @@ def key_hashes(
 def upstream_keys(
     config: Config, environ: Mapping[str, str] | None = None, outputs: Outputs | None = None
 ) -> dict[str, str]:
-    """The keys of remote models, by model; raises `ConfigInvalid` where one can't be read."""
+    """The keys of remote models, by the names that `RemoteModel.every_key` gives them; raises
+    `ConfigInvalid` where one can't be read."""
     outputs = outputs_of(commands_of(config)) if outputs is None else outputs
     return {
-        name: _read(f"models.{name}", model, environ, outputs)
-        for name, model in config.models.items()
-        if isinstance(model, RemoteModel)
+        name: _read(where, key, environ, outputs) for name, where, key in _upstream_keys(config)
     }
 
 
@@ -126,15 +126,22 @@ def unset_variables(
 ) -> Iterator[tuple[str, str]]:
     """Settings that name a variable which isn't set here, and the variable's name."""
     found = environment() if environ is None else environ
-    named: list[tuple[str, Key | Model | Alert]] = [
+    named: list[tuple[str, Section]] = [
         (f"tenants.{tenant}.keys.{name}", key) for tenant, name, key in _keys(config)
     ]
-    named += [(f"models.{name}", model) for name, model in config.models.items()]
+    named += [(where, key) for _, where, key in _upstream_keys(config)]
     named += [(f"alerts.{name}", alert) for name, alert in config.alerts.items()]
     for where, section in named:
         variable = getattr(section, "key_env", "")
         if variable and not found.get(variable, "").strip():
             yield f"{where}.key_env", variable
+
+
+def _upstream_keys(config: Config) -> Iterator[tuple[str, str, RemoteModel | UpstreamKey]]:
+    for model_name, model in config.models.items():
+        if isinstance(model, RemoteModel):
+            for name, below, key in model.every_key(model_name):
+                yield name, f"models.{model_name}{below}", key
 
 
 def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:
@@ -145,7 +152,7 @@ def _keys(config: Config) -> Iterator[tuple[str, str, Key]]:
 
 def _read(
     where: str,
-    section: Key | RemoteModel | Alert,
+    section: Section,
     environ: Mapping[str, str] | None,
     outputs: Outputs,
 ) -> str:

@@ -16,6 +16,10 @@ def broken_remote(model: RemoteModel, where: str) -> Iterator[Problem]:
     yield from _profile(model, where)
     yield from _url(model.address, f"{where}.url")
     yield from broken_reference(model, where, needed=False)
+    for number, key in enumerate(model.keys):
+        yield from broken_reference(key, f"{where}.keys[{number}]", needed=True)
+    if model.keys and (model.key_env or model.key_file or model.key_command):
+        yield Problem(f"{where}.keys", "give one key beside it, or several here, not both")
 
 
 def broken_terms(terms: Mapping[str, DataTerms]) -> Iterator[Problem]:

@@ -37,6 +37,7 @@ from tiffin.types.profiles import profile_of
 from tiffin.types.snapshot import (
     Deployment,
     GuardPolicy,
+    KeyAt,
     Plan,
     Snapshot,
     Target,
@@ -200,7 +201,8 @@ def _wish(name: str, config: Config, shelf: Shelf, site: Site) -> Wish:
         target = _remote_target(name, revision, model, state, reason)
         target = msgspec.structs.replace(target, unfit=unfit(model, config.terms))
         path, mark = site.key_files.get(name, ("", 0))
-        return Wish(msgspec.structs.replace(target, key_file=path, key_mark=mark))
+        keys = _keys_at(name, model, site) if model.keys else ()
+        return Wish(msgspec.structs.replace(target, key_file=path, key_mark=mark, keys=keys))
     own: tuple[Deployment, ...] = ()
     if state == READY:
         epoch = f"{site.epoch} {site.restarts.get(name, 0)}"
@@ -228,6 +230,14 @@ def _wish(name: str, config: Config, shelf: Shelf, site: Site) -> Wish:
         data_class=data_class,
     )
     return Wish(target, own)
+
+
+def _keys_at(name: str, model: RemoteModel, site: Site) -> tuple[KeyAt, ...]:
+    found = []
+    for each, _, key in model.every_key(name):
+        path, mark = site.key_files.get(each, ("", 0))
+        found.append(KeyAt(env=key.key_env, file=path, mark=mark))
+    return tuple(found)
 
 
 def _remote_target(name: str, revision: str, model: RemoteModel, state: str, reason: str) -> Target:

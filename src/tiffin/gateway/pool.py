@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+import msgspec
+
 from tiffin.errors import Loading, NoHealthyReplica, TiffinError
 from tiffin.gateway.due import Due
 from tiffin.gateway.placement.circuit import Held
@@ -108,7 +110,9 @@ class Pool:
                 self._broken[target] = error.message
                 continue
             station = before.get(target)
-            self._stations[target] = station or self._station(target, places)
+            station = self._stations[target] = station or self._station(target, places)
+            if station.upstream is not None:
+                station.upstream.keep([place.key for place in station.places])
         for target in snapshot.coming.values():
             list(self._places_of(target, known))
         self._trust(snapshot)
@@ -237,7 +241,7 @@ class Pool:
     def _places_of(self, target: Target, known: dict[str | Target, Place]) -> Iterator[Place]:
         """Its places, those that were known taken over."""
         local = target.kind != "remote"
-        keys: tuple[str | Target, ...] = target.sockets if local else (target,)
+        keys: Sequence[str | Target] = target.sockets if local else _by_key(target)
         for key in keys:
             if key not in self._places:
                 self._places[key] = known.pop(key) if key in known else self._place(target, key)
@@ -259,11 +263,14 @@ class Pool:
         return upstream
 
     def _place(self, target: Target, key: str | Target) -> Place:
+        if isinstance(key, Target):
+            target = key
         socket = key if isinstance(key, str) else ""
         ready = not socket or self._outlook.is_ready(socket)
         upstream = self._upstream(target)
+        named = f"{target.key_env}{target.key_file} {target.key_mark}"
         return Place(
-            key=upstream.key(f"{target.key_env}{target.key_file}") if upstream else None,
+            key=upstream.key(named) if upstream else None,
             slots=target.slots,
             backend=self._connect(target, socket),
             probed=bool(socket),
@@ -334,6 +341,16 @@ class Pool:
                 await self._hurry.wait()
         except TimeoutError:
             return
+
+
+def _by_key(target: Target) -> list[Target]:
+    """An upstream with each of its keys."""
+    return [
+        msgspec.structs.replace(
+            target, keys=(), key_env=key.env, key_file=key.file, key_mark=key.mark
+        )
+        for key in target.keys
+    ] or [target]
 
 
 def _address(target: Target) -> str:

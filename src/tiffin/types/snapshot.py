@@ -87,6 +87,14 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     hindrance: str = ""
 
 
+class KeyAt(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an upstream's key is: a variable, or a file whose `mark` tells its contents apart."""
+
+    env: str = ""
+    file: str = ""
+    mark: int = 0
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One model that a plan can try: local replicas (a socket each) or an upstream (`url`).
 
@@ -120,6 +128,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     key_env: str = ""
     key_file: str = ""
     key_mark: int = 0
+    keys: tuple[KeyAt, ...] = ()
     max_concurrency: int = 64
     queue: int = 256
     connect_timeout_s: float = 5.0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tiffin.config.load import load_text
+from tiffin.config.remote import RemoteModel, UpstreamKey
 from tiffin.config.schema import Config
 from tiffin.config.secrets import (
     MAX_FILE_BYTES,
@@ -99,3 +100,13 @@ def test_variables_that_are_not_set_are_named() -> None:
         ("tenants.a.keys.l.key_env", "NOT_GIVEN"),
         ("models.cloud.key_env", "NEITHER"),
     ]
+
+
+def test_several_keys_of_a_model_are_read_each_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "two").write_text("sk-2\n")
+    keys = [UpstreamKey(key_env="ONE"), UpstreamKey(key_file=str(tmp_path / "two"))]
+    found = Config(models={"m": RemoteModel(url="https://x/v1", keys=keys)})
+    assert upstream_keys(found, {"ONE": "sk-1"}) == {"m#0": "sk-1", "m#1": "sk-2"}
+    assert list(unset_variables(found, {})) == [("models.m.keys[0].key_env", "ONE")]
+    with pytest.raises(ConfigInvalid, match=r"models\.m\.keys\[0\]"):
+        upstream_keys(found, {})

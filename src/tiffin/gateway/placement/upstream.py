@@ -1,6 +1,6 @@
 """What is known of somebody else's server: whether it is called, and with which keys; pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tiffin.errors import UpstreamUnavailable
@@ -22,6 +22,10 @@ class Upstream:
     def key(self, name: str) -> Circuit:
         """The circuit of a key."""
         return self.keys.setdefault(name, Circuit(KEY_PATIENCE))
+
+    def keep(self, keys: Collection[Circuit | None]) -> None:
+        """Forget every key but these."""
+        self.keys = {name: key for name, key in self.keys.items() if key in keys}
 
     def enter(self, tenant: str, keys: Iterable[Circuit], now: float) -> None:
         """A tenant's request goes there with one of these keys; raises `UpstreamUnavailable` where
