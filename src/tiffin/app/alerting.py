@@ -7,6 +7,7 @@ from tiffin.adapters.stores.spending import SqliteSpending
 from tiffin.adapters.upstreams.webhook import HttpWebhooks
 from tiffin.app.money import Money
 from tiffin.control.alerts.courier import Courier, Receiver
+from tiffin.control.alerts.odd import odd_in
 from tiffin.control.alerts.outbox import Outbox
 from tiffin.control.alerts.watch import Sights, Watch
 from tiffin.control.budgets.charged import charged_in
@@ -38,7 +39,13 @@ class Alerting:
             lambda: charged_in(folder.run, clock.now_ns()),
             clock,
         )
-        sights = Sights(lambda: office.config, money.look, self.budgets, money.statements)
+        sights = Sights(
+            lambda: office.config,
+            money.look,
+            self.budgets,
+            money.statements,
+            lambda: odd_in(folder.run),
+        )
         self.watch = Watch(sights, self._outbox, clock)
         self.courier = Courier(self._outbox, HttpWebhooks(), self._receivers, clock, meter)
 

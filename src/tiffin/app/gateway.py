@@ -28,6 +28,7 @@ from tiffin.app.edges import public_edge
 from tiffin.app.kept import KeptAnswers
 from tiffin.app.left_alone import LeftAlone
 from tiffin.app.limits import Limiting
+from tiffin.app.odd_keys import OddKeys
 from tiffin.app.outbox import ClosingsAfterAnswers, LoopOutbox
 from tiffin.app.outlook import StatusOutlook
 from tiffin.app.polled_file import PolledFile
@@ -87,6 +88,7 @@ class Gateway:
         self.authenticate = Authentication(self.clock, self.keyring)
         self.limiting = Limiting(boot, self.clock, self.meter)
         self.admission = self.limiting.admission
+        self.odd_keys = OddKeys(self.data, boot.name, self.admission.watch, self.clock)
         self.guards = Guards()
         self.conversations = MemoryConversations(self.clock)
         self.outbox = LoopOutbox(asyncio.get_running_loop())
@@ -248,6 +250,7 @@ class Gateway:
 
     def _look_at_limits(self) -> None:
         self.limiting.tick(self.pinned)
+        self.odd_keys.tell()
 
     def _measure(self) -> None:
         self.journal.retry()

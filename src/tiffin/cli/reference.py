@@ -18,6 +18,7 @@ from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
 from tiffin.telemetry import events
+from tiffin.types.anomalies import Anomalies, Threshold
 from tiffin.types.budgets import Budget
 from tiffin.types.caps import Caps
 from tiffin.types.limits import Limits, Rule
@@ -70,6 +71,8 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (prices.Credit, "[[prices.credits]]", "prices.credits"),
     (prices.PricePlan, "[[prices.plans]]", "prices.plans"),
     (alerts.Alert, "[alerts.NAME]", "alerts.ops"),
+    (Anomalies, "[anomalies]", "anomalies"),
+    (Threshold, "[anomalies.SIGNAL]", "anomalies.repetition"),
     (schema.Telemetry, "[telemetry]", "telemetry"),
 )
 

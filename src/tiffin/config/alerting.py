@@ -1,12 +1,16 @@
 """What types can't say about alerts: where they go, what signs them, that anything is told."""
 
 from collections.abc import Iterator
+from typing import Final
 from urllib.parse import urlsplit
 
 from tiffin.config.alerts import Alert
 from tiffin.config.hosts import has_host
 from tiffin.config.references import broken_reference
 from tiffin.config.shape import Problem
+
+OF_TENANTS: Final = frozenset({"budget.threshold", "budget.runout", "key.anomaly"})
+"""What is told of something that belongs to a tenant."""
 
 
 def broken_alert(alert: Alert, where: str) -> Iterator[Problem]:
@@ -20,8 +24,10 @@ def broken_alert(alert: Alert, where: str) -> Iterator[Problem]:
         )
     if not alert.events:
         yield Problem(f"{where}.events", "expected at least one")
-    if alert.tenants and not {"budget.threshold", "budget.runout"} & set(alert.events):
-        yield Problem(f"{where}.tenants", "only budgets are a tenant's, and none of them is told")
+    if alert.tenants and not OF_TENANTS & set(alert.events):
+        yield Problem(
+            f"{where}.tenants", "only budgets and keys are a tenant's, and none of them is told"
+        )
 
 
 def _is_address(url: str) -> bool:

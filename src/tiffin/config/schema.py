@@ -27,6 +27,7 @@ from tiffin.config.tenants import Project as Project
 from tiffin.config.tenants import Tenant as Tenant
 from tiffin.config.terms import DataTerms
 from tiffin.config.vault import Idempotency, Vault
+from tiffin.types.anomalies import Anomalies
 from tiffin.types.tls import Tls
 
 CONFIG_VERSION = 1
@@ -114,6 +115,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     terms: dict[str, DataTerms] = {}
     prices: Prices = Prices()
     alerts: dict[str, Alert] = {}
+    anomalies: Anomalies = Anomalies()
     telemetry: Telemetry = Telemetry()
 
 

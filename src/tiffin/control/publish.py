@@ -109,6 +109,7 @@ def compose(
         tls=config.server.tls if config.server.tls.on else None,
         currency=config.prices.currency,
         utc_offset_s=seconds_east(config.prices),
+        anomalies=config.anomalies if config.anomalies.action != "off" else None,
     )
     if previous is None:
         return msgspec.structs.replace(draft, number=1)

@@ -8,8 +8,11 @@ that its account corrects when it is closed.
 from collections.abc import Sequence
 from types import TracebackType
 
+from tiffin.dialects.dialect import Asked
 from tiffin.dialects.statuses import pace_headers
 from tiffin.errors import Draining, Overloaded
+from tiffin.gateway.account import Account
+from tiffin.gateway.anomalies.watch import Seen, Watch
 from tiffin.gateway.limits.calendar import Unrecorded
 from tiffin.gateway.limits.caps import HeldCaps
 from tiffin.gateway.limits.habits import Habits
@@ -49,7 +52,9 @@ class Admission:
         self.limits = LimitTable(spent or Unrecorded())
         self.habits = Habits()
         self._max_in_flight = max_in_flight
-        self._verdicts = (meter or Meter("gateway", "")).counter(
+        meter = meter or Meter("gateway", "")
+        self.watch = Watch(clock, meter)
+        self._verdicts = meter.counter(
             "tiffin_limit_refusals_total",
             "Requests over a limit, refused or (a shadow) only counted",
             ("of", "level", "verdict"),
@@ -66,6 +71,8 @@ class Admission:
             raise Overloaded(
                 f"all {self._max_in_flight} places for requests are taken", retry_after=1.0
             )
+        if snapshot.anomalies is not None:
+            self.watch.admit(principal, snapshot.anomalies)
         return Permit(self, principal, snapshot)
 
     @property
@@ -91,11 +98,16 @@ class Admission:
 class Permit:
     """The right to run one request; leaving its context gives back what it held, however left."""
 
-    __slots__ = ("_admission", "_course", "_held", "_needs", "_now", "_over", "_tenant")
+    __slots__ = (
+        *("_admission", "_anomalies", "_course", "_held", "_needs", "_now", "_over", "_principal"),
+        "_seen",
+    )
 
     def __init__(self, admission: Admission, principal: Principal, snapshot: Snapshot) -> None:
         self._admission = admission
-        self._tenant = principal.tenant
+        self._principal = principal
+        self._anomalies = snapshot.anomalies
+        self._seen: Seen | None = None
         self._now = now = moments(admission.clock)
         self._course = course = admission.limits.course(principal, snapshot, now)
         self._over: list[Limit] = []
@@ -117,6 +129,12 @@ class Permit:
         """How the tightest limit of requests stands, and which shadows were passed."""
         return [*tightest(self._course.paced, self._now), *self._shadows(0)]
 
+    def look_at(self, asked: Asked, account: Account) -> None:
+        """Watch a request, where that is wanted, and its answer once its account is closed."""
+        if self._anomalies is not None:
+            watch = self._admission.watch
+            self._seen = watch.asked(self._principal, asked, account, self._anomalies)
+
     def reserve(self, claim: Claim) -> Headers:
         """Take what a request may need, all or none; returns headers that tell of it.
 
@@ -134,7 +152,7 @@ class Permit:
             return []
         needs = Needs(
             claim,
-            admission.habits.of(self._tenant, claim.plan.name, claim.asked.operation),
+            admission.habits.of(self._principal.tenant, claim.plan.name, claim.asked.operation),
             money=second.money,
         )
         before = len(self._over)
@@ -171,6 +189,8 @@ class Permit:
         self._admission.in_flight -= 1
         if self._held:
             self._settle(error)
+        if self._seen is not None:
+            self._admission.watch.answered(self._seen)
 
     def _settle(self, error: BaseException | None) -> None:
         """Give back what wasn't used, as the closed account says."""

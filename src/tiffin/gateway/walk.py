@@ -79,6 +79,7 @@ class Walk:
                 check_serves(asked, plan)
                 asked.check(plan)
                 permit.caps.hold(asked, plan)
+                permit.look_at(asked, account)
                 stages.guards.check_input(plan.guard, asked.pieces)
                 batch = is_batch(exchange, asked)
                 run = Run(

@@ -144,6 +144,11 @@ def standing_limits(folder: DataFolder, gateway: str) -> Path:
     return folder.run / f"{gateway}.limits.json"
 
 
+def odd_keys(folder: DataFolder, gateway: str) -> Path:
+    """Whose requests a gateway finds odd, by the gateway's name."""
+    return folder.run / f"{gateway}.odd.json"
+
+
 def left_alone(folder: DataFolder, gateway: str) -> Path:
     """Which upstreams a gateway leaves alone for now, by the gateway's name."""
     return folder.run / f"{gateway}.upstreams.json"

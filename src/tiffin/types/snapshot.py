@@ -6,6 +6,7 @@ hashes, upstream credentials are references.
 
 import msgspec
 
+from tiffin.types.anomalies import Anomalies
 from tiffin.types.limits import Limits as Limits
 from tiffin.types.price import Price
 from tiffin.types.tls import Tls
@@ -175,7 +176,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `leaving` are deployments that nothing new should go to, and until when (UTC nanoseconds) they
     stay, so that everybody who reads snapshots has seen what answers instead. `coming` is, by
     model, what takes the place of the target that plans have as soon as it is ready. Money is in
-    `currency`, and days begin `utc_offset_s` before those of UTC.
+    `currency`, and days begin `utc_offset_s` before those of UTC. Requests are watched where there
+    are `anomalies`.
     """
 
     number: int
@@ -192,6 +194,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tls: Tls | None = None
     currency: str = ""
     utc_offset_s: int = 0
+    anomalies: Anomalies | None = None
 
     def weight_of(self, tenant: str) -> float:
         """A tenant's part of what tenants share."""

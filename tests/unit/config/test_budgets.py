@@ -119,7 +119,7 @@ budgets = { mine = { amount = "2", hard = true } }
         (
             'url = "https://h.example.com/"\nkey_env = "K"\nevents = ["model.failed"]\n'
             'tenants = ["t"]',
-            "only budgets are a tenant's",
+            "only budgets and keys are a tenant's",
         ),
     ],
 )

@@ -17,6 +17,7 @@ from tiffin.control.money.told import units, when
 from tiffin.ledger.bill import VARIANCE
 from tiffin.ledger.segments import DAY_NS
 from tiffin.ledger.statement import Statement
+from tiffin.types.anomalies import Anomalies, Oddity
 
 KEEP_MARKS_NS: Final = 70 * DAY_NS
 FAILED = frozenset({State.FAILED, State.REFUSED})
@@ -69,6 +70,19 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     since: str
     reason: str
+
+
+class OddKey(msgspec.Struct, frozen=True, kw_only=True):
+    """That a key's requests are odd: `count` of such within `within_s` are. `until` is when its
+    throttle ends, empty where it has none."""
+
+    tenant: str
+    key: str
+    signal: str
+    since: str
+    count: int
+    within_s: float
+    until: str = ""
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +164,28 @@ def of_models(status: Status, now_ns: int) -> Iterator[Occasion]:
                     reason=process.reason,
                 ),
             )
+
+
+def of_keys(oddities: Iterable[Oddity], says: Anomalies) -> Iterator[Occasion]:
+    """Keys whose requests are odd, once as long as they are."""
+    for one in oddities:
+        threshold = getattr(says, one.signal)
+        yield Occasion(
+            event="key.anomaly",
+            subject=f"key '{one.tenant}/{one.key}' {one.signal}",
+            since_ns=one.since_ns,
+            what="odd",
+            tenant=one.tenant,
+            told=OddKey(
+                tenant=one.tenant,
+                key=one.key,
+                signal=one.signal,
+                since=when(one.since_ns, UTC).isoformat(),
+                count=threshold.count,
+                within_s=threshold.within_s,
+                until=when(one.until_ns, UTC).isoformat() if one.until_ns else "",
+            ),
+        )
 
 
 def messages_of(

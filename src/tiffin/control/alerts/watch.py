@@ -1,6 +1,6 @@
 """Looks for what has to be told, and puts it into the outbox; nothing waits for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -12,6 +12,7 @@ from tiffin.control.alerts.occasions import (
     Occasion,
     messages_of,
     of_budgets,
+    of_keys,
     of_models,
     of_statement,
 )
@@ -22,6 +23,7 @@ from tiffin.control.money.statements import Ask, Statements
 from tiffin.errors import TiffinError
 from tiffin.ports.clock import Clock
 from tiffin.telemetry import log
+from tiffin.types.anomalies import Oddity
 
 REST: Final = 20.0
 """It rests so many times as long as it took to look, so that a large ledger isn't read all day."""
@@ -38,6 +40,7 @@ class Sights:
     status: Callable[[], Status | None]
     budgets: Budgets
     statements: Statements
+    odd: Callable[[], Iterable[Oddity]] = tuple
 
 
 class Watch:
@@ -86,6 +89,8 @@ class Watch:
         if "ledger.variance" in wanted and self._clock.monotonic() >= self._invoices_s:
             found += await self._variances(prices, now_ns)
             self._invoices_s = self._clock.monotonic() + INVOICES_EVERY_S
+        if "key.anomaly" in wanted:
+            found += of_keys(self._sights.odd(), self._sights.config().anomalies)
         status = self._sights.status()
         if "model.failed" in wanted and status is not None:
             found += of_models(status, now_ns)

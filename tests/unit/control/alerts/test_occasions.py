@@ -12,6 +12,7 @@ from tiffin.control.alerts.occasions import (
     Occasion,
     messages_of,
     of_budgets,
+    of_keys,
     of_models,
     of_statement,
 )
@@ -24,6 +25,7 @@ from tiffin.ledger.bill import BillLine
 from tiffin.ledger.segments import DAY_NS
 from tiffin.ledger.statement import PerRequest, Statement
 from tiffin.ports.ledger import Span
+from tiffin.types.anomalies import Anomalies, Oddity, Signal
 from tiffin.types.budgets import Budget
 
 NOW_NS = 20_454 * DAY_NS
@@ -131,3 +133,25 @@ def test_models_that_failed_for_long_are_told() -> None:
     assert len(told(occasions, a=alert(failed_after_s=400))[0]) == 1
     assert told(occasions, mine=alert(tenants=("acme",)))[0] == []
     assert told(occasions, a=alert(failed_after_s=401))[0] == []
+
+
+def odd(signal: Signal, since_ns: int = NOW_NS, count: int = 1) -> list[Occasion]:
+    one = Oddity(tenant="acme", key="web", signal=signal, since_ns=since_ns, count=count)
+    return list(of_keys([one], Anomalies(action="alert")))
+
+
+def test_an_odd_key_is_told_once_while_it_lasts_each_signal_for_itself() -> None:
+    first, marks = told(odd("repetition"), ops=alert())
+    again, marks = told(odd("repetition", count=9), marks, ops=alert())
+    other, marks = told(odd("growth"), marks, ops=alert())
+    later, _ = told(odd("repetition", NOW_NS + DAY_NS), marks, ops=alert())
+    assert (len(first), len(again), len(other), len(later)) == (1, 0, 1, 1)
+    data = msgspec.json.decode(first[0].body)["data"]
+    assert (data["key"], data["signal"], data["count"]) == ("web", "repetition", 60)
+
+
+def test_an_odd_key_is_told_to_who_hears_of_its_tenant() -> None:
+    messages, _ = told(
+        odd("growth"), acme=alert(tenants=("acme",)), other=alert(tenants=("other",))
+    )
+    assert [one.to for one in messages] == ["acme"]
