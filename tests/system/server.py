@@ -72,12 +72,13 @@ class Server:
             )
 
     def start(self) -> "Server":
-        """Start it and wait until the gateway answers."""
+        """Start it and wait until the gateway answers and knows its configuration."""
         self.process = process = self.spawn()
         # Until it has taken the folder, what is written there is its predecessor's.
         until(lambda: self._serves(process.pid), what=self.explain)
         self.until_ready("gateway")
         self.http.base_url = httpx.URL(self.status().address)
+        until(self._is_configured, what=self.explain)
         return self
 
     def stop(self, number: int = signal.SIGTERM, within_s: float = 30.0) -> int:
@@ -167,8 +168,7 @@ class Server:
         more = True
         while more:
             before = {"before": entries[-1]["seq"]} if entries else {}
-            reply = self.http.get("/admin/v1/accounts", params={"limit": 1000, **before})
-            page = reply.raise_for_status().json()
+            page = self._told("/admin/v1/accounts", {"limit": 1000, **before})
             entries += page["data"]
             more = page["has_more"]
         return entries
@@ -199,6 +199,22 @@ class Server:
             return self.status().pid == pid
         except OSError:
             return False
+
+    def _is_configured(self) -> bool:
+        """Whether the gateway has read what control has published."""
+        try:
+            return self.http.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _told(self, path: str, params: dict[str, Any]) -> Any:
+        """A page of control's, which may still be starting."""
+
+        def answered() -> httpx.Response | None:
+            reply = self.http.get(path, params=params)
+            return None if reply.status_code == 503 else reply
+
+        return until(answered, what=self.explain).raise_for_status().json()
 
     def _is_told(self, model: str) -> bool:
         """Whether the gateway says that a model is ready."""

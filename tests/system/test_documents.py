@@ -156,13 +156,13 @@ def test_what_is_wrong_with_a_file_is_told(
 
 
 def test_pages_pixels_and_times_are_in_the_account(server: Server) -> None:
-    read(server, saved(page()))
+    named = asked(server, saved(page())).headers["x-request-id"]
 
-    def newest() -> dict[str, Any]:
-        return next((a for a in server.accounts() if a["outcome"] == "ok"), {})
+    def entries() -> list[dict[str, Any]]:
+        return [a for a in server.accounts() if a["id"] == named and a["outcome"] == "ok"]
 
-    until(lambda: newest().get("pages") == 1, 10, server.explain)
-    entry = newest()
+    [entry] = until(entries, 10, server.explain)
+    assert entry["pages"] == 1
     assert (entry["endpoint"], entry["model"]) == ("documents", "ocr")
     assert entry["pixels"] == 800 * 480
     assert entry["prepare_ns"] > 0

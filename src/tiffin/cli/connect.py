@@ -146,7 +146,8 @@ class _Exchange:
             if reply.status >= 400:
                 raise Refused(reply.status, _reason(reply))
         except ssl.SSLError as cause:
-            raise Unreachable(f"no TLS with {where}: {_untrusted(cause)}") from cause
+            reason = f"{_untrusted(cause)}{self._hint(cause)}"
+            raise Unreachable(f"no TLS with {where}: {reason}") from cause
         except (OSError, http.client.HTTPException) as cause:
             reason = f"{cause or type(cause).__name__}{self._hint(cause)}"
             raise Unreachable(f"nothing answers at {where} ({reason})") from cause
@@ -155,7 +156,8 @@ class _Exchange:
     def _hint(self, cause: Exception) -> str:
         """A server that wants a certificate may just hang up on who shows none."""
         secure = isinstance(self._connection, _SecureConnection) and not self._address.cert
-        return f"; {_WANTS_ONE}" if secure and isinstance(cause, ConnectionResetError) else ""
+        hung_up = isinstance(cause, ConnectionResetError | ssl.SSLEOFError)
+        return f"; {_WANTS_ONE}" if secure and hung_up else ""
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import tempfile
+import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ MAX_SOCKET_BYTES: Final = 107
 QUESTIONS_AT_ONCE: Final = 4
 QUESTION_S: Final = 60.0
 MAX_ANSWER_BYTES: Final = 67_108_864
+MAX_SAID_BYTES: Final = 1_048_576
+# How long a reason may take to be written by the engine that has just failed.
+TELLING_S: Final = 2.0
 # What a connection pool to the engine may keep: each holds one of the engine's threads.
 IDLE_CONNECTIONS: Final = 4
 
@@ -144,13 +148,22 @@ class Engine:
             try:
                 with contextlib.suppress(RuntimeError):
                     self._listen(verbosity=1)
+                causes = _causes(said.fileno())
             finally:
                 os.dup2(kept, 2)
                 os.close(kept)
-            said.seek(0)
-            lines = said.read().decode("utf-8", "replace").splitlines()
-        causes = [line.partition(" E ")[2] for line in lines if " E " in line]
         return causes[0].partition(": ")[2] or causes[0] if causes else "it gave no reason"
+
+
+def _causes(said: int) -> list[str]:
+    """The errors in a file of what the engine says, which a thread of its own writes, soon."""
+    patience = time.monotonic() + TELLING_S
+    while True:
+        lines = os.pread(said, MAX_SAID_BYTES, 0).decode("utf-8", "replace").splitlines()
+        causes = [line.partition(" E ")[2] for line in lines if " E " in line]
+        if causes or time.monotonic() > patience:
+            return causes
+        time.sleep(0.01)
 
 
 class Chance(msgspec.Struct, frozen=True):
