@@ -201,9 +201,10 @@ class Server:
             return False
 
     def _is_configured(self) -> bool:
-        """Whether the gateway has read what control has published."""
+        """Whether the gateway has read what control has published, and reaches it."""
         try:
-            return self.http.get("/readyz").status_code == 200
+            ready = self.http.get("/readyz").status_code == 200
+            return ready and self.http.get("/admin/v1/status").status_code != 503
         except httpx.TransportError:
             return False
 
