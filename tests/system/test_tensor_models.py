@@ -25,7 +25,7 @@ GRAPHS = {"double": doubling(), "score": scoring(), "words": passing(TensorProto
 MORE = """
 [routes.kept]
 models = ["double"]
-cache_ttl_s = 60.0
+cache = { ttl_s = 60.0 }
 
 [guards.personal]
 kind = "personal_data"

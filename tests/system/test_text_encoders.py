@@ -28,7 +28,7 @@ model = "their-embedder"
 
 [routes.cached]
 models = ["elsewhere"]
-cache_ttl_s = 60.0
+cache = {{ ttl_s = 60.0 }}
 
 [models.gguf]
 runtime = "llamacpp"

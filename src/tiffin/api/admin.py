@@ -13,9 +13,10 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from tiffin.api import budgets, costs
+from tiffin.api import budgets, caches, costs
 from tiffin.api.admin_openapi import Endpoint, Told, document
 from tiffin.api.budgets import BudgetPages
+from tiffin.api.caches import CachePages
 from tiffin.api.costs import CostPages
 from tiffin.api.gate import OF_TENANTS, caller_of
 from tiffin.api.tenancy import TOLD, TenancyPages
@@ -134,6 +135,7 @@ class Desk:
     tenancy: TenancyPages
     costs: CostPages
     budgets: BudgetPages
+    caches: CachePages
 
 
 class AdminApi:
@@ -154,6 +156,7 @@ class AdminApi:
             b"/admin/v1/accounts/totals": {b"GET": self._totals},
             **desk.costs.pages(),
             **desk.budgets.pages(),
+            **desk.caches.pages(),
         }
 
         self._switches: dict[bytes, dict[bytes, Page]] = {
@@ -203,7 +206,7 @@ class AdminApi:
         exchange.respond(200, [(b"content-type", content_type.encode())], text.encode())
 
     async def _openapi(self, exchange: Exchange) -> None:
-        told = {**_TOLD, **TOLD, **costs.TOLD, **budgets.TOLD}
+        told = {**_TOLD, **TOLD, **costs.TOLD, **budgets.TOLD, **caches.TOLD}
         exchange.respond(200, _JSON, document(self.endpoints(), told))
 
     async def _status(self, exchange: Exchange) -> None:

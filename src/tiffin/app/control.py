@@ -24,6 +24,7 @@ from tiffin.adapters.stores.artifacts import LocalArtifactStore
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.app.alerting import Alerting
 from tiffin.app.boot import EXIT_PERMANENT, Boot, enter, read_boot
+from tiffin.app.caches import answer_store
 from tiffin.app.calibrating import Calibrating
 from tiffin.app.clock import SystemClock
 from tiffin.app.money import Money
@@ -117,6 +118,7 @@ class Control:
             (boot.server, boot.telemetry),
         )
         self.accounts = SqliteAccounts(self.folder.database)
+        self.answers = answer_store(self.folder, boot.server.cache)
         self.money = Money(
             self.folder.database, self.office, self.publisher, self.clock, self._running
         )
@@ -186,6 +188,7 @@ class Control:
         self.machine.close()
         self.meter.close()
         self.accounts.close()
+        self.answers.close()
         self.money.close()
         self.alerting.close()
 
@@ -211,6 +214,7 @@ class Control:
     async def _serve(self) -> None:
         # Imported only now, when what everybody waits for has been published.
         from tiffin.api.admin import AdminApi, Desk
+        from tiffin.api.caches import CachePages
         from tiffin.api.server import EdgeServer
         from tiffin.app.edges import listen, private_edge
 
@@ -228,6 +232,7 @@ class Control:
             tenancy=self.tenancy.pages(),
             costs=self.money.pages(),
             budgets=self.alerting.pages(),
+            caches=CachePages(self.answers),
         )
         self._server = EdgeServer(private_edge(AdminApi(desk), self.boot.server))
         gc.collect()

@@ -22,6 +22,7 @@ from tiffin.api.public import Desk, PublicSite, answer_error
 from tiffin.api.responses import ResponsePages
 from tiffin.api.server import EdgeServer
 from tiffin.app.boot import FINISH, Boot, cannot_start, enter, read_boot
+from tiffin.app.caches import Answers
 from tiffin.app.clock import SystemClock
 from tiffin.app.credentials import PortCredentials, keep_fresh
 from tiffin.app.edges import public_edge
@@ -106,6 +107,7 @@ class Gateway:
         )
         self.in_flight = self.meter.gauge("tiffin_requests_in_flight", "Requests being answered")
         self.kept = KeptAnswers(boot, self.data, self.clock, self.meter)
+        self.answers = Answers(boot, self.data, self.clock)
         edge = self._edge()
         tls = boot.server.tls
         self.credentials = PortCredentials(tls, certificate(self.data)) if tls.on else None
@@ -151,6 +153,7 @@ class Gateway:
             asyncio.create_task(beat(progress, lambda: self.server.started)),
             asyncio.create_task(self.pool.probe_for_ever()),
             asyncio.create_task(self.kept.keep()),
+            asyncio.create_task(self.answers.keep()),
             asyncio.create_task(self._drain()),
         ]
         if self.credentials is not None:
@@ -165,6 +168,7 @@ class Gateway:
         if self.leaving.is_set() and not self.stopping.is_set():
             await leaving
         await self.finishing.end(cut=self.stopping.is_set())
+        await self.cache.shut()
         for chore in (leaving, *chores):
             chore.cancel()
         await asyncio.gather(leaving, *chores, return_exceptions=True)
@@ -172,12 +176,14 @@ class Gateway:
         self._measure()
         self.journal.shut()
         self.kept.shut()
+        self.answers.shut()
         self.meter.close()
 
     def _edge(self) -> Edge:
         server = self.boot.server
         closings = ClosingsAfterAnswers(self.journal, self.outbox)
         accounts = Accounts(closings, self.meter, self.clock)
+        self.cache = ReplayCache(accounts, self.answers.shelf)
         walk = Walk(
             Stages(
                 snapshot=self.snapshot,
@@ -185,7 +191,7 @@ class Gateway:
                 admission=self.admission,
                 accounts=accounts,
                 guards=self.guards,
-                cache=ReplayCache(accounts),
+                cache=self.cache,
                 pool=self.pool,
                 max_body_bytes=server.max_body_bytes,
                 once=Once(self.kept.register),

@@ -18,6 +18,7 @@ from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
 from tiffin.telemetry import events
+from tiffin.types import caching
 from tiffin.types.anomalies import Anomalies, Threshold
 from tiffin.types.budgets import Budget
 from tiffin.types.caps import Caps
@@ -38,6 +39,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (vault.Vault, "[server.vault]", "server.vault"),
     (vault.MasterKey, "[server.vault.previous]", "server.vault.previous"),
     (vault.Idempotency, "[server.idempotency]", "server.idempotency"),
+    (vault.AnswerCache, "[server.cache]", "server.cache"),
     (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
     (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
     (Rule, "[[tenants.NAME.limits.rules]]", "tenants.starter.limits.rules"),
@@ -47,6 +49,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (schema.Key, "[tenants.NAME.keys.KEY]", "tenants.starter.keys.main"),
     (models.LlamacppModel, '[models.NAME] with runtime = "llamacpp"', "models.chat-tiny"),
     (models.File, "[models.NAME.files.FILE]", 'models.fraud.files."model.onnx"'),
+    (caching.Caching, "[models.NAME.cache]", "models.chat-tiny.cache"),
     (objectives.Slo, "[models.NAME.slo]", "models.chat-tiny.slo"),
     (models.OnnxModel, '[models.NAME] with runtime = "onnx"', "models.fraud"),
     (models.Decision, "[models.NAME.decision]", "models.fraud.decision"),
@@ -59,6 +62,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (remote.UpstreamKey, "[[models.NAME.keys]]", "models.cloud.keys"),
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),
+    (caching.Caching, "[routes.NAME.cache]", "routes.best.cache"),
     (objectives.Slo, "[routes.NAME.slo]", "routes.best.slo"),
     (schema.Guard, "[guards.NAME]", "guards.personal"),
     (schema.Egress, "[egress]", "egress"),

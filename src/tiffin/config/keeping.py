@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tiffin.config.references import broken_reference
 from tiffin.config.shape import Problem
-from tiffin.config.vault import Idempotency, Vault
+from tiffin.config.vault import AnswerCache, Idempotency, Vault
 
 AROUND_BYTES = 4096
 """What is kept beside an answer is less than that."""
@@ -25,3 +25,11 @@ def broken_idempotency(
             yield Problem(
                 f"{where}.{name}", f"expected at least max_answer_bytes and {AROUND_BYTES} more"
             )
+
+
+def broken_cache(settings: AnswerCache, where: str = "server.cache") -> Iterator[Problem]:
+    """Every rule that `[server.cache]` breaks."""
+    if settings.max_bytes < settings.max_answer_bytes + AROUND_BYTES:
+        yield Problem(
+            f"{where}.max_bytes", f"expected at least max_answer_bytes and {AROUND_BYTES} more"
+        )

@@ -6,6 +6,7 @@ import msgspec
 
 from tiffin.config.fields import SecondsOrNone
 from tiffin.config.objectives import Slo
+from tiffin.types.caching import Caching
 
 
 class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,7 +16,7 @@ class ModelCommon(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """
 
     timeout_s: SecondsOrNone = 0.0
-    cache_ttl_s: SecondsOrNone = 0.0
+    cache: Caching = Caching()
     guard: str = ""
     slo: Slo = Slo()
     revisions: dict[str, dict[str, Any]] = {}

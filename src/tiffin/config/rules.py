@@ -7,7 +7,7 @@ from tiffin.config.alerting import broken_alert
 from tiffin.config.budgets import broken_budgets
 from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
-from tiffin.config.keeping import broken_idempotency, broken_vault
+from tiffin.config.keeping import broken_cache, broken_idempotency, broken_vault
 from tiffin.config.launching import broken_devices, broken_launch
 from tiffin.config.limits import Known, broken_limits
 from tiffin.config.models import (
@@ -40,6 +40,7 @@ def broken(config: Config) -> Iterator[Problem]:
     yield from broken_tls(config.server.tls)
     yield from broken_vault(config.server.vault)
     yield from broken_idempotency(config.server.idempotency)
+    yield from broken_cache(config.server.cache)
     for name, tenant in config.tenants.items():
         yield from _tenant(config, tenant, f"tenants.{name}")
     yield from broken_policy(config)

@@ -26,8 +26,9 @@ from tiffin.config.tenants import Key as Key
 from tiffin.config.tenants import Project as Project
 from tiffin.config.tenants import Tenant as Tenant
 from tiffin.config.terms import DataTerms
-from tiffin.config.vault import Idempotency, Vault
+from tiffin.config.vault import AnswerCache, Idempotency, Vault
 from tiffin.types.anomalies import Anomalies
+from tiffin.types.caching import Caching
 from tiffin.types.tls import Tls
 
 CONFIG_VERSION = 1
@@ -62,6 +63,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tls: Tls = Tls()
     vault: Vault = Vault()
     idempotency: Idempotency = Idempotency()
+    cache: AnswerCache = AnswerCache()
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +72,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     models: list[str]
     attempts: Positive = 3
     timeout_s: SecondsOrNone = 0.0
-    cache_ttl_s: SecondsOrNone = 0.0
+    cache: Caching = Caching()
     guard: str = ""
     slo: Slo = Slo()
 

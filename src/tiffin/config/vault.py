@@ -1,4 +1,5 @@
-"""`[server.vault]` and `[server.idempotency]`: what is kept of content, and what encrypts it."""
+"""`[server.vault]`, `[server.idempotency]`, `[server.cache]`: what is kept of content, and what
+encrypts it."""
 
 import msgspec
 
@@ -44,3 +45,15 @@ class Idempotency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_tenant_keys: Positive = 10_000
     max_tenant_bytes: Positive = 268_435_456
     max_answer_bytes: Positive = 2_097_152
+
+
+class AnswerCache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[server.cache]`: how much is kept of answers that may be given again, all tenants together.
+
+    Where there is no room the oldest of the tenant goes that has most. An answer over
+    `max_answer_bytes` isn't kept.
+    """
+
+    max_entries: Positive = 100_000
+    max_bytes: Positive = 1_073_741_824
+    max_answer_bytes: Positive = 1_048_576

@@ -169,7 +169,7 @@ def _plans(
             timeout_s=settings.timeout_s or config.server.request_timeout_s,
             p95_ms=slo.p95_ms,
             ttft_p95_ms=slo.ttft_p95_ms,
-            cache_ttl_s=settings.cache_ttl_s,
+            cache=settings.cache,
             guard=guard,
             created=before.created if before and before.identity == identity else now_s,
         )

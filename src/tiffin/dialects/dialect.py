@@ -6,7 +6,7 @@ depends on the protocol (`Asked`), and one value an attempt reads the reply on i
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from tiffin.errors import TiffinError
 from tiffin.ports.exchange import Exchange, Headers
@@ -93,8 +93,8 @@ class Reading(Protocol):
 class Asked(Protocol):
     """One request, decoded. `operation` is what the target must serve: `chat`, `infer` …
 
-    `streaming` is whether the client gets events. `cached_as` tells apart answers to the same
-    canonical request that look different; empty: this kind is never cached. `timeout_s` is how
+    `streaming` is whether the client gets events. `cached_as` is the form of the answer, of those
+    that the same canonical request may have; empty: this kind is never cached. `timeout_s` is how
     long the client gives it by a field of the dialect, 0 where it doesn't say. `leaves_prefix` says
     that a replica answers sooner what begins as something that it answered before. `batch` says
     that nobody waits for it: by a field of the dialect. `offers_tools` is whether the model may ask
@@ -156,6 +156,15 @@ class Asked(Protocol):
 
     def answer_text(self, body: bytes) -> str:
         """Everything that an answer (as the client gets it) says, for a guard of answers."""
+        ...
+
+
+@runtime_checkable
+class Recasting(Protocol):
+    """A request (`Asked`) that a kept answer of another form can be given to as well."""
+
+    def recast(self, body: bytes, form: str, wanted: str, usage: Usage) -> bytes | None:
+        """An answer of one form in another; None where that can't be done for sure."""
         ...
 
 

@@ -23,6 +23,7 @@ from tiffin.telemetry.events import Attempt, Closed, Opened, Outcome
 from tiffin.telemetry.metrics import Meter
 from tiffin.telemetry.redact import redact
 from tiffin.types.ids import new_id
+from tiffin.types.price import Price
 from tiffin.types.snapshot import Principal
 from tiffin.types.usage import Usage
 
@@ -38,6 +39,8 @@ REFUSALS = (
 )
 END_USER = b"x-tiffin-end-user"
 MAX_SAID = 4096
+GIVEN = frozenset({"hit", "joined", "similar", "stale"})
+"""What caches say of an answer that wasn't made for this request."""
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 
 
@@ -153,6 +156,23 @@ class Account:
         """The body says whom it is for, which counts where no header did."""
         if name and not exchange.header(END_USER):
             self.end_user = kept(name)
+
+    def apart(self) -> "Account":
+        """One for work that is done for this request, and perhaps for others with it: it isn't
+        opened or closed, and whoever pays for the work takes it over."""
+        work = Account(self._accounts, self.endpoint, self.snapshot)
+        work.id, work.trace_id, work.model = self.id, self.trace_id, self.model
+        return work
+
+    def take(self, work: "Account") -> None:
+        """What work came to is this request's."""
+        self.charge, self.attempts = work.charge, work.attempts
+        self.usage, self.revision = work.usage, work.revision
+
+    def hand_over(self, price: Price | None) -> None:
+        """Somebody else takes what this request's work comes to."""
+        self.usage, self.attempts, self.charge = NO_USAGE, [], Charge()
+        self.charge.free(price)
 
     def elapsed_ms(self) -> int:
         """Whole milliseconds since it was opened."""

@@ -13,8 +13,9 @@ from tiffin.types.snapshot import Plan, Target
 class Run:
     """A request on its way: what every attempt at it needs.
 
-    Its prompts may have `most_tokens` (0: no cap), which its model counts. `paying` is called
-    before a target that may charge for the attempt; where it raises that target isn't called.
+    Its prompts may have `most_tokens` (0: no cap), which its model counts. `data_class` is how
+    sensitive its data is, by its key; empty is not said. `paying` is called before a target that
+    may charge for the attempt; where it raises that target isn't called.
     """
 
     asked: Asked
@@ -26,6 +27,7 @@ class Run:
     batch: bool = False
     read_at: float = 0.0
     most_tokens: int = 0
+    data_class: str = ""
     paying: Callable[[], None] | None = None
 
     def trying(self, target: Target) -> None:

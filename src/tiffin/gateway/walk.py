@@ -92,6 +92,7 @@ class Walk:
                     batch,
                     read_at,
                     permit.caps.input_tokens,
+                    principal.data_class,
                 )
                 async with stages.once.hold(principal, run, delivery, body) as replayed:
                     if not replayed:
@@ -100,10 +101,9 @@ class Walk:
                         await self._answer(run, delivery)
 
     async def _answer(self, run: Run, delivery: Delivery) -> None:
-        with self._stages.cache.look_up(run, delivery) as found:
-            if not found:
-                async with self._attempts(run, delivery.account) as answer:
-                    await send_answer(delivery, answer)
+        async with self._stages.cache.answer(run, delivery, self._attempts) as answer:
+            if answer is not None:
+                await send_answer(delivery, answer)
 
     def _attempts(self, run: Run, account: Account) -> Attempts:
         return Attempts(self._stages.pool, self._stages.guards, run, account, self._clock)

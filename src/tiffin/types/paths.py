@@ -134,6 +134,11 @@ def idempotency_keys(folder: DataFolder) -> Path:
     return folder.root / "idempotency"
 
 
+def answer_cache(folder: DataFolder) -> Path:
+    """Answers that may be given again."""
+    return folder.root / "cache.db"
+
+
 def spent(folder: DataFolder) -> Path:
     """What gateways charged to limits by the calendar, a file each."""
     return folder.root / "spent"

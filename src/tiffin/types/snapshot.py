@@ -7,6 +7,7 @@ hashes, upstream credentials are references.
 import msgspec
 
 from tiffin.types.anomalies import Anomalies
+from tiffin.types.caching import Caching as Caching
 from tiffin.types.limits import Limits as Limits
 from tiffin.types.price import Price
 from tiffin.types.tls import Tls
@@ -156,7 +157,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 300.0
     p95_ms: float = 0.0
     ttft_p95_ms: float = 0.0
-    cache_ttl_s: float = 0.0
+    cache: Caching = Caching()
     guard: str = ""
     created: int = 0
 

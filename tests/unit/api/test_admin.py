@@ -10,6 +10,7 @@ import pytest
 from tests.unit.control.installation import ONE, TWO, Installation
 from tiffin.adapters.stores.sqlite import SqliteAccounts
 from tiffin.api.admin import AdminApi, Desk
+from tiffin.api.caches import CachePages
 from tiffin.app.alerting import Alerting
 from tiffin.app.money import Money
 from tiffin.app.tenancy import Tenancy
@@ -17,6 +18,7 @@ from tiffin.control.publish import Publisher
 from tiffin.control.report import JournalStatus, report
 from tiffin.control.standing import LimitsPage
 from tiffin.errors import Unavailable
+from tiffin.gateway.cache.memory import MemoryCacheStore
 from tiffin.ports.accounts import Batch, Closing, Opening, Position
 from tiffin.telemetry.metrics import Meter
 from tiffin.testing.clock import FakeClock
@@ -61,6 +63,7 @@ class Pages:
                 tenancy=self.tenancy.pages(),
                 costs=self.money.pages(),
                 budgets=self.alerting.pages(),
+                caches=CachePages(MemoryCacheStore()),
             )
         )
 

@@ -20,6 +20,7 @@ from tests.unit.gateway.test_walk import (
 from tiffin.errors import RunFailed, UpstreamFailed
 from tiffin.telemetry.events import Outcome
 from tiffin.testing.exchange import FakeExchange, answered, events_of
+from tiffin.types.caching import Caching
 from tiffin.types.money import shown
 from tiffin.types.price import Price
 
@@ -99,7 +100,7 @@ async def test_a_stream_without_a_usage_chunk_costs_as_much() -> None:
 
 
 async def test_a_kept_answer_costs_nothing() -> None:
-    shop = priced(ScriptedBackend(Script([WHOLE], streaming=False)), cache_ttl_s=60.0)
+    shop = priced(ScriptedBackend(Script([WHOLE], streaming=False)), cache=Caching(ttl_s=60.0))
     await answered(shop.handler, chat())
     again = await answered(shop.handler, chat())
     assert again.answer_headers[b"x-tiffin-cost"] == b"0 INR"

@@ -20,8 +20,14 @@ T = TypeVar("T")
 class SqliteThread:
     """Runs work with a connection to one file, one piece after the other, never on the loop."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        connect: Callable[[Path], sqlite3.Connection] | None = None,
+    ) -> None:
         self._path = path
+        self._connect = connect or opened
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._db: sqlite3.Connection | None = None
 
@@ -37,7 +43,7 @@ class SqliteThread:
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             if self._db is None:
-                self._db = opened(self._path)
+                self._db = self._connect(self._path)
             return work(self._db)
         except (sqlite3.Error, OSError) as cause:
             self._drop()

@@ -9,6 +9,7 @@ from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Portion, Told
 from tiffin.dialects.openai.answer_text import answer_text
 from tiffin.dialects.openai.parameters import check_temperature, unsupported_by
 from tiffin.dialects.openai.portions import portions
+from tiffin.dialects.openai.recast import STREAM, WHOLE, WITH_USAGE, recast
 from tiffin.dialects.openai.requests import encode, read
 from tiffin.dialects.openai.usage import StreamScanner, read_whole
 from tiffin.dialects.openai.validate import validate
@@ -29,6 +30,10 @@ JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
 GENERATING = ("chat", "completion")
 FLEX = "flex"  # the tier of what may wait
 USUAL_TOKENS = 16  # of a completion that doesn't say how long it may be
+_ASIDE = (
+    *("stream", "stream_options", "user", "safety_identifier", "metadata", "store"),
+    *("prompt_cache_key", "prompt_cache_retention"),
+)
 
 
 class TextEndpoint:
@@ -63,6 +68,7 @@ class TextAsked:
     )
 
     timeout_s = 0.0
+    recast = staticmethod(recast)
 
     def __init__(self, endpoint: TextEndpoint, request: TextRequest, canonical: bytes) -> None:
         self._endpoint = endpoint
@@ -82,7 +88,8 @@ class TextAsked:
             self.end_user = request.user or ""
             options = request.stream_options
             self._keep_usage = options is not None and bool(options.include_usage)
-            self.cached_as = "usage" if self._keep_usage else "plain"
+            in_events = WITH_USAGE if self._keep_usage else STREAM
+            self.cached_as = in_events if self.streaming else WHOLE
         if isinstance(request, ChatRequest):
             self.batch = request.service_tier == FLEX
             self.offers_tools = not (request.tools is None and request.functions is None)
@@ -134,8 +141,12 @@ class TextAsked:
             self._canonical = msgspec.json.encode(self.request)
 
     def canonical(self) -> bytes:
-        """The canonical spelling, under the name that the client asked for."""
-        return self._spelling(self.model)
+        """The canonical spelling without what changes no answer but its form."""
+        request = self.request
+        aside = {name: None for name in _ASIDE if getattr(request, name, None) is not None}
+        if not aside:
+            return self._canonical
+        return msgspec.json.encode(msgspec.structs.replace(request, **aside))
 
     def forward(self, target: Target) -> Forward:
         """The canonical body with the target's name for the model, and usage asked of streams."""

@@ -1,79 +1,204 @@
-"""The cache stage of the walk: replay a kept answer, or keep the one that comes."""
+"""The cache stage of the walk: an answer that was made before is given again, one that is being
+made is given to everybody who asks for it, one that is made is kept."""
 
-from contextlib import AbstractContextManager, nullcontext
+import asyncio
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
+from typing import Final
 
+import msgspec
+
+from tiffin.dialects.dialect import Recasting, Whole
+from tiffin.errors import DeadlineExceeded
 from tiffin.gateway.account import Accounts
-from tiffin.gateway.cache.exact import MAX_ENTRY_BYTES, CachedReply, ExactCache, cache_key
-from tiffin.gateway.respond import Delivery, send_kept
-from tiffin.gateway.run import Run
+from tiffin.gateway.cache.flights import Course, Flight, Making, Seat
+from tiffin.gateway.cache.rules import cache_key, may_keep, wants_fresh
+from tiffin.gateway.cache.shelf import Remembered, Shelf, Slot
+from tiffin.gateway.respond import JSON, Delivery, send_kept
+from tiffin.gateway.run import Answer, Run
 
-HIT = (b"x-tiffin-cache", b"hit")
-NOT_CACHED: AbstractContextManager[bool] = nullcontext(enter_result=False)
+MARK: Final = b"x-tiffin-cache"
+KEY: Final = b"x-tiffin-cache-key"
+MAX_KEEPING: Final = 256
+SHUT_S: Final = 5.0
+
+Place = tuple[bytes, str, int, bool]
+"""A key and the form of an answer; how much its prompt may be, and whether it may wait: what one
+request is refused, or waits for, another need not be."""
 
 
 class ReplayCache:
-    """Exact answers, for plans that declare `cache_ttl_s`."""
+    """Kept answers, and those that are on their way, for plans whose `cache` is on."""
 
-    def __init__(self, accounts: Accounts, entries: ExactCache | None = None) -> None:
-        self._accounts = accounts
-        self._entries = entries or ExactCache()
+    def __init__(self, accounts: Accounts, shelf: Shelf | None = None) -> None:
+        self.accounts = accounts
+        self.shelf = shelf or Shelf(accounts.clock)
+        self._flights: dict[Place, Flight] = {}
+        self._keeping = 0
 
-    def look_up(self, run: Run, delivery: Delivery) -> AbstractContextManager[bool]:
-        """A context: entering replays a kept answer and says so; leaving keeps a new one."""
-        if not run.plan.cache_ttl_s:
-            return NOT_CACHED
-        return LookUp(self._accounts, self._entries, run, delivery)
+    def answer(
+        self, run: Run, delivery: Delivery, make: Making
+    ) -> AbstractAsyncContextManager[Answer | None]:
+        """A context: entering gives the answer to send, or None where it has been sent."""
+        if not run.plan.cache.on:
+            return make(run, delivery.account)
+        if not may_keep(run, delivery.exchange):
+            self.mark(run, delivery, "bypass")
+            return make(run, delivery.account)
+        return LookUp(self, run, delivery, make)
+
+    async def stale(self, run: Run, delivery: Delivery) -> Remembered | None:
+        """The answer to give where everything else fails: one that was good not long ago."""
+        rules = run.plan.cache
+        if not rules.on or not may_keep(run, delivery.exchange):
+            return None
+        return await self._find(run, slot_of(run, delivery), stale=True)
+
+    def mark(self, run: Run, delivery: Delivery, result: str) -> None:
+        """Note what the cache did for a request, in its account, its answer and the metrics."""
+        delivery.account.cache = result
+        delivery.headers.append((MARK, result.encode()))
+        self.accounts.cache.add((run.plan.name, result))
+
+    def seat(self, look_up: "LookUp") -> Seat:
+        """A seat in the flight of a request's answer, which begins here if there is none."""
+        run, delivery = look_up.run, look_up.delivery
+        place = (look_up.slot.key, run.asked.cached_as, run.most_tokens, run.batch)
+        flight = self._flights.get(place)
+        fresh = wants_fresh(delivery.exchange)
+        # What is claimed under an idempotency key is made and kept for that request.
+        alone = fresh or run.paying is not None
+        if flight is None or alone or not flight.whole:
+            flight = Flight(Course(run, delivery, look_up.find, look_up.make, look_up.keep))
+            if not alone:
+                self._flights[place] = flight
+                flight.task.add_done_callback(lambda _: self._landed(place, flight))
+        return Seat(flight, run, delivery.account)
+
+    async def find(self, run: Run, slot: Slot) -> Remembered | None:
+        """A good answer in the form that is asked for."""
+        return await self._find(run, slot, stale=False)
+
+    async def keep(self, run: Run, slot: Slot, flight: Flight) -> None:
+        """Keep what a flight came to; where too many are being kept already it isn't."""
+        if self._keeping >= MAX_KEEPING:
+            return
+        self._keeping += 1
+        try:
+            answer, asked = flight.answer, run.asked
+            kept = Remembered(
+                body=flight.body(),
+                headers=answer.headers if isinstance(answer, Whole) else [],
+                streaming=asked.streaming,
+                form=asked.cached_as,
+                usage=flight.work.usage,
+            )
+            await self.shelf.keep(slot, run.plan.cache, kept)
+        finally:
+            self._keeping -= 1
+
+    async def shut(self) -> None:
+        """Wait until what is being kept is kept."""
+        if tasks := [flight.task for flight in self._flights.values()]:
+            await asyncio.wait(tasks, timeout=SHUT_S)
+
+    def _landed(self, place: Place, flight: Flight) -> None:
+        if self._flights.get(place) is flight:
+            del self._flights[place]
+
+    async def _find(self, run: Run, slot: Slot, *, stale: bool) -> Remembered | None:
+        kept = await self.shelf.find(slot, stale=stale)
+        if kept is None or kept.form == run.asked.cached_as:
+            return kept
+        if not isinstance(run.asked, Recasting):
+            return None
+        body = run.asked.recast(kept.body, kept.form, run.asked.cached_as, kept.usage)
+        if body is None:
+            return None
+        streaming, form = run.asked.streaming, run.asked.cached_as
+        return msgspec.structs.replace(
+            kept, body=body, headers=kept.headers or [JSON], streaming=streaming, form=form
+        )
 
 
 class LookUp:
-    """One request's look-up."""
+    """One request's use of the cache."""
 
-    __slots__ = ("_accounts", "_delivery", "_entries", "_hit", "_key", "_run")
+    __slots__ = ("_cache", "_seat", "delivery", "make", "run", "slot")
 
-    def __init__(
-        self, accounts: Accounts, entries: ExactCache, run: Run, delivery: Delivery
-    ) -> None:
-        self._accounts = accounts
-        self._entries = entries
-        self._run = run
-        self._delivery = delivery
-        self._key = b""
-        self._hit = False
+    def __init__(self, cache: ReplayCache, run: Run, delivery: Delivery, make: Making) -> None:
+        self._cache = cache
+        self._seat: Seat | None = None
+        self.run = run
+        self.delivery = delivery
+        self.make = make
+        self.slot = slot_of(run, delivery)
 
-    def __enter__(self) -> bool:
-        run, delivery = self._run, self._delivery
-        asked = run.asked
-        if not asked.cached_as:
-            return False
-        shown = f"{asked.operation}+{asked.cached_as}"
-        self._key = cache_key(run.tenant, run.plan, shown, asked.canonical())
-        entry = self._entries.get(self._key, self._accounts.clock.monotonic())
-        account = delivery.account
-        account.cache = "miss" if entry is None else "hit"
-        self._accounts.cache.add((run.plan.name, account.cache))
-        if entry is None:
-            delivery.headers.append((b"x-tiffin-cache", b"miss"))
-            delivery.collect(MAX_ENTRY_BYTES)
-            return False
-        self._hit = True
-        account.charge.free(run.plan.targets[0].price)
-        send_kept(delivery, entry, HIT)
-        return True
+    async def __aenter__(self) -> Answer | None:
+        delivery = self.delivery
+        delivery.headers.append((KEY, self.slot.key.hex().encode()))
+        try:
+            seat = await self._ready()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        flight, account = seat.flight, delivery.account
+        if flight.kept is not None:
+            self._given("hit")
+            send_kept(delivery, flight.kept, (MARK, b"hit"))
+            return None
+        if seat.pays:
+            self._cache.mark(self.run, delivery, "miss")
+        else:
+            result = "hit" if seat.after else "joined"
+            self._given(result)
+            delivery.headers.append((MARK, result.encode()))
+            account.revision = flight.work.revision
+        return seat.answer()
 
-    def __exit__(
+    async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        keep = self._delivery.keep
-        if error is None and keep and not self._hit:
-            expires = self._accounts.clock.monotonic() + self._run.plan.cache_ttl_s
-            reply = CachedReply(
-                body=bytes(keep),
-                headers=self._delivery.kept_headers or [],
-                streaming=self._run.asked.streaming,
-                expires=expires,
-            )
-            self._entries.put(self._key, reply)
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            await seat.flight.leave(seat)
+
+    async def find(self) -> Remembered | None:
+        """The answer, where it is kept."""
+        if wants_fresh(self.delivery.exchange):
+            return None
+        return await self._cache.find(self.run, self.slot)
+
+    async def keep(self, flight: Flight) -> None:
+        """Keep what was made."""
+        await self._cache.keep(self.run, self.slot, flight)
+
+    async def _ready(self) -> Seat:
+        """A seat where there is something to give; another flight where the first had less time
+        than we have."""
+        while True:
+            seat = self._seat = self._cache.seat(self)
+            try:
+                await seat.ready()
+            except DeadlineExceeded:
+                if seat.leads or seat.late:
+                    raise
+                await self.__aexit__(None, None, None)
+            else:
+                return seat
+
+    def _given(self, result: str) -> None:
+        """What this request gets was made for another one."""
+        account, plan = self.delivery.account, self.run.plan
+        account.cache = result
+        account.charge.free(plan.targets[0].price)
+        self._cache.accounts.cache.add((plan.name, result))
+
+
+def slot_of(run: Run, delivery: Delivery) -> Slot:
+    """Where the answer to a request belongs."""
+    key = cache_key(run, delivery.account.endpoint, run.asked.canonical())
+    return Slot(tenant=run.tenant, model=run.plan.name, key=key)

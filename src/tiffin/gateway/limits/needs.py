@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tiffin.dialects.dialect import Asked
 from tiffin.errors import Unavailable
-from tiffin.gateway.account import END_USER, NO_USAGE, Account
+from tiffin.gateway.account import END_USER, GIVEN, NO_USAGE, Account
 from tiffin.gateway.limits.habits import Habit
 from tiffin.gateway.limits.limit import Limit
 from tiffin.ledger.marginal import marginal
@@ -87,7 +87,7 @@ class Needs:
         Where nobody got anything, only what the model itself says that it did was used.
         """
         account = self._account
-        usage, error, hit = account.usage, account.error, account.cache == "hit"
+        usage, error, hit = account.usage, account.error, account.cache in GIVEN
         if error is not None and not (account.streamed or usage.measured):
             usage = NO_USAGE
         if well and error is None and usage.measured and not hit:

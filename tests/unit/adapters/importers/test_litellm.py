@@ -117,7 +117,7 @@ def test_engines_of_ones_own_map_to_their_profiles_and_addresses() -> None:
     assert "key_env" not in models["local"]
     assert models["embed-1"]["url"].endswith(".invalid/v1")
     assert config.routes["qwen"].timeout_s == 90
-    assert {route.cache_ttl_s for route in config.routes.values()} == {3600}
+    assert {route.cache.ttl_s for route in config.routes.values()} == {3600}
     assert "give [models.embed-1] its address" in told(found, Fate.TO_DO)
     assert "by meaning it isn't" in told(found, Fate.DIFFERENT)
     assert "no endpoint here does image_generation" in told(found, Fate.DROPPED)

@@ -33,6 +33,7 @@ from tiffin.ports.vault import Label
 from tiffin.telemetry.events import Outcome
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.exchange import FakeExchange, answered, json_of
+from tiffin.types.caching import Caching
 from tiffin.types.snapshot import GuardPolicy
 from tiffin.types.usage import Usage
 
@@ -473,7 +474,7 @@ async def test_a_call_over_grpc_may_have_a_key_too(make: Any) -> None:
 
 
 async def test_an_answer_from_the_cache_is_kept_under_the_key_like_any_other(make: Any) -> None:
-    counter = make(whole(), cache_ttl_s=60.0)
+    counter = make(whole(), cache=Caching(ttl_s=60.0))
     await counter.ask(None)
     hit = await counter.ask()
     assert hit.answer_headers[b"x-tiffin-cache"] == b"hit"

@@ -21,6 +21,7 @@ from tests.unit.gateway.test_walk import (
 from tiffin.errors import UpstreamFailed, UpstreamUnavailable
 from tiffin.gateway.admit import moments
 from tiffin.testing.exchange import json_of
+from tiffin.types.caching import Caching
 from tiffin.types.limits import Limits, Rule
 from tiffin.types.money import PICO
 from tiffin.types.price import Price
@@ -103,7 +104,7 @@ async def test_a_client_that_leaves_pays_for_what_it_saw() -> None:
 
 
 async def test_an_answer_from_the_cache_costs_nothing() -> None:
-    shop = shop_of(ScriptedBackend(whole()), cache_ttl_s=60.0)
+    shop = shop_of(ScriptedBackend(whole()), cache=Caching(ttl_s=60.0))
     for _ in range(3):
         assert (await shop.ask()).status == 200
     taken = used(shop)

@@ -229,18 +229,20 @@ def _cache(settings: Section, deployments: list[Deployment], routes: Routes) -> 
         return
     kind, where = params.text("type") or "local", settings.at("cache")
     if params.text("mode") == "default_off":
-        report.dropped(where, "requests can't ask to be cached: cache_ttl_s of a model says it")
+        report.dropped(
+            where, "requests can't ask to be cached: the section cache of a model says it"
+        )
         return
     lasts = params.number("ttl") or USUAL_CACHE_S
     for one in deployments:
-        one.settings["cache_ttl_s"] = lasts
+        one.settings["cache"] = {"ttl_s": lasts}
     for route in routes.made.values():
-        route["cache_ttl_s"] = lasts
+        route["cache"] = {"ttl_s": lasts}
     exact = "; by meaning it isn't" if "semantic" in kind else ""
     report.different(
         where,
-        f"cache_ttl_s = {lasts:g} of every model: the same request of the same tenant, in this"
-        f" server's own memory{exact}",
+        f"cache.ttl_s = {lasts:g} of every model: the same request of the same tenant, in the"
+        f" data folder{exact}",
     )
     if list(params.items("supported_call_types")):
         report.different(params.at("supported_call_types"), "every kind of request is cached")

@@ -1,0 +1,207 @@
+"""Answers that may be given again, in a SQLite file of their own; satisfies
+`ports.cache.CacheStore`.
+
+Several processes share it. It may be deleted while none of them runs.
+"""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from sqlite3 import Connection
+
+from tiffin.adapters.stores.connection import BUSY_S, SqliteThread, transaction
+from tiffin.ports.cache import Holding, Room, Stored, Told, Which
+
+VERSION = 1
+EXPIRE_AT_ONCE = 1000
+CHECKPOINT_TRIES = 50
+
+_COLUMNS = "tenant, key, model, made_ns, fresh_ns, gone_ns, content, scope, about"
+# `held` is what `entry` comes to by tenant, in the same step as every change.
+_SCHEMA = """
+    CREATE TABLE entry (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, key BLOB NOT NULL,
+        model TEXT NOT NULL, made_ns INTEGER NOT NULL, fresh_ns INTEGER NOT NULL,
+        gone_ns INTEGER NOT NULL, content BLOB NOT NULL, scope BLOB NOT NULL, about BLOB NOT NULL,
+        bytes INTEGER NOT NULL
+    );
+    CREATE UNIQUE INDEX entry_key ON entry (tenant, key);
+    CREATE INDEX entry_age ON entry (tenant, seq);
+    CREATE INDEX entry_gone ON entry (gone_ns);
+    CREATE TABLE held (tenant TEXT PRIMARY KEY, entries INTEGER NOT NULL, bytes INTEGER NOT NULL);
+    CREATE TRIGGER entry_came AFTER INSERT ON entry BEGIN
+        INSERT INTO held VALUES (new.tenant, 1, new.bytes) ON CONFLICT (tenant)
+            DO UPDATE SET entries = entries + 1, bytes = bytes + excluded.bytes;
+    END;
+    CREATE TRIGGER entry_went AFTER DELETE ON entry BEGIN
+        UPDATE held SET entries = entries - 1, bytes = bytes - old.bytes
+            WHERE tenant = old.tenant;
+        DELETE FROM held WHERE tenant = old.tenant AND entries = 0;
+    END;
+"""
+
+
+class SqliteCacheStore:
+    """The store in one file, which is made when something is first kept or looked for."""
+
+    def __init__(self, path: Path, room: Room) -> None:
+        self._path = path
+        self._room = room
+        self._writer = SqliteThread(path, "cache-write", connect)
+        self._reader = SqliteThread(path, "cache-read", connect)
+
+    async def find(self, tenant: str, key: bytes) -> Stored | None:
+        """What is kept there, however old."""
+
+        def read(db: Connection) -> Stored | None:
+            text = f"SELECT {_COLUMNS} FROM entry WHERE tenant = ? AND key = ?"  # noqa: S608
+            row = db.execute(text, (tenant, key)).fetchone()
+            names = Stored.__struct_fields__
+            return Stored(**dict(zip(names, row, strict=True))) if row else None
+
+        return await self._reader.run(read)
+
+    async def keep(self, entry: Stored) -> None:
+        """Keep it."""
+        await self._writer.run(lambda db: self._keep(db, entry))
+
+    async def purge(self, which: Which) -> int:
+        """Remove these."""
+        wanted = {"tenant": which.tenant, "model": which.model, "key": which.key}
+        given = {name: value for name, value in wanted.items() if value}
+        where = " AND ".join(f"{name} = :{name}" for name in given) or "true"
+
+        def delete(db: Connection) -> int:
+            count = db.execute(f"DELETE FROM entry WHERE {where}", given).rowcount  # noqa: S608
+            _leave_nothing(db)
+            return count
+
+        return await self._writer.run(delete) if self._path.exists() else 0
+
+    async def expire(self, now_ns: int) -> int:
+        """Remove what is gone by now."""
+
+        def delete(db: Connection) -> int:
+            total = 0
+            text = f"SELECT seq FROM entry WHERE gone_ns <= ? LIMIT {EXPIRE_AT_ONCE}"  # noqa: S608
+            while gone := db.execute(text, (now_ns,)).fetchall():
+                with transaction(db):
+                    db.executemany("DELETE FROM entry WHERE seq = ?", gone)
+                total += len(gone)
+            if total:
+                _leave_nothing(db)
+            return total
+
+        return await self._writer.run(delete) if self._path.exists() else 0
+
+    async def holdings(self) -> list[Holding]:
+        """Who has how much."""
+
+        def read(db: Connection) -> list[Holding]:
+            rows = db.execute(
+                "SELECT tenant, model, count(*), sum(bytes) FROM entry"
+                " GROUP BY tenant, model ORDER BY tenant, model"
+            )
+            return [Holding(tenant=t, model=m, entries=n, bytes=size) for t, m, n, size in rows]
+
+        return await self._reader.run(read) if self._path.exists() else []
+
+    async def told(self, tenant: str, after: int, at_most: int) -> Sequence[Told]:
+        """What entries answered."""
+
+        def read(db: Connection) -> list[Told]:
+            rows = db.execute(
+                "SELECT seq, key, scope, about, gone_ns FROM entry"
+                " WHERE tenant = ? AND seq > ? AND about != x'' ORDER BY seq LIMIT ?",
+                (tenant, after, at_most),
+            )
+            return [Told._make(row) for row in rows]
+
+        return await self._reader.run(read)
+
+    def close(self) -> None:
+        """Give both connections back, after what they are doing."""
+        self._reader.close()
+        self._writer.close()
+
+    def _keep(self, db: Connection, entry: Stored) -> None:
+        with transaction(db):
+            db.execute("DELETE FROM entry WHERE tenant = ? AND key = ?", (entry.tenant, entry.key))
+            if entry.size > self._room.bytes:
+                return
+            values = (*(getattr(entry, name) for name in Stored.__struct_fields__), entry.size)
+            marks = ", ".join("?" * len(values))
+            db.execute(
+                f"INSERT INTO entry ({_COLUMNS}, bytes) VALUES ({marks})",  # noqa: S608
+                values,
+            )
+            while self._is_over(db):
+                db.execute(
+                    "DELETE FROM entry WHERE seq IN (SELECT seq FROM entry WHERE tenant ="
+                    " (SELECT tenant FROM held ORDER BY bytes DESC LIMIT 1) ORDER BY seq LIMIT 1)"
+                )
+
+    def _is_over(self, db: Connection) -> bool:
+        entries, size = db.execute("SELECT sum(entries), sum(bytes) FROM held").fetchone()
+        return (entries or 0) > self._room.entries or (size or 0) > self._room.bytes
+
+
+def connect(path: Path) -> Connection:
+    """A connection to the file, which is made where it isn't there; one of another version is made
+    anew, as is one that is damaged."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return _opened(path)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):  # locked, or no disk: it may be well later
+            raise
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{path}{suffix}")  # noqa: PTH108 - the suffix follows the whole name
+        return _opened(path)
+
+
+def _opened(path: Path) -> Connection:
+    db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA secure_delete = ON")
+        with transaction(db):
+            version = int(db.execute("PRAGMA user_version").fetchone()[0])
+            if version not in (0, VERSION):
+                raise sqlite3.DatabaseError(f"it is of version {version}, not {VERSION}")
+            if version == 0:
+                for statement in _statements():
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {VERSION}")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _statements() -> list[str]:
+    found, current = [], ""
+    for line in _SCHEMA.splitlines():
+        current += line + "\n"
+        if sqlite3.complete_statement(current):
+            found.append(current)
+            current = ""
+    return found
+
+
+def _leave_nothing(db: Connection) -> None:
+    """Have the log of changes emptied: what it still has was deleted from the file already.
+
+    Whoever reads at this moment delays it; reading takes milliseconds.
+    """
+    for _ in range(CHECKPOINT_TRIES):
+        busy = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if not busy:
+            return
+        time.sleep(0.02)
+    raise sqlite3.OperationalError("the log of changes is in use for long")

@@ -1,0 +1,87 @@
+"""Answers in this process's memory; satisfies `ports.cache.CacheStore`. They end with it."""
+
+from collections.abc import Sequence
+
+from tiffin.ports.cache import Holding, Room, Stored, Told, Which
+
+ROOM = Room(entries=10_000, bytes=67_108_864)
+
+
+class MemoryCacheStore:
+    """Keeps no more than `room` allows."""
+
+    def __init__(self, room: Room = ROOM) -> None:
+        self._room = room
+        self._shelves: dict[str, dict[bytes, tuple[int, Stored]]] = {}  # each the oldest first
+        self._sizes: dict[str, int] = {}
+        self._seq = 0
+
+    async def find(self, tenant: str, key: bytes) -> Stored | None:
+        """What is kept there, however old."""
+        found = self._shelves.get(tenant, {}).get(key)
+        return found[1] if found else None
+
+    async def keep(self, entry: Stored) -> None:
+        """Keep it."""
+        self._drop(entry.tenant, entry.key)
+        if entry.size > self._room.bytes:
+            return
+        self._seq += 1
+        self._shelves.setdefault(entry.tenant, {})[entry.key] = (self._seq, entry)
+        self._sizes[entry.tenant] = self._sizes.get(entry.tenant, 0) + entry.size
+        while self._is_over():
+            most = max(self._sizes, key=lambda tenant: self._sizes[tenant])
+            self._drop(most, next(iter(self._shelves[most])))
+
+    async def purge(self, which: Which) -> int:
+        """Remove these."""
+        return self._remove([entry for entry in self._entries() if which.has(entry)])
+
+    async def expire(self, now_ns: int) -> int:
+        """Remove what is gone by now."""
+        return self._remove([entry for entry in self._entries() if entry.gone_ns <= now_ns])
+
+    async def holdings(self) -> list[Holding]:
+        """Who has how much."""
+        sums: dict[tuple[str, str], list[int]] = {}
+        for entry in self._entries():
+            held = sums.setdefault((entry.tenant, entry.model), [0, 0])
+            held[0] += 1
+            held[1] += entry.size
+        return [
+            Holding(tenant=tenant, model=model, entries=entries, bytes=size)
+            for (tenant, model), (entries, size) in sorted(sums.items())
+        ]
+
+    async def told(self, tenant: str, after: int, at_most: int) -> Sequence[Told]:
+        """What entries answered."""
+        shelf = self._shelves.get(tenant, {})
+        return [
+            Told(seq, one.key, one.scope, one.about, one.gone_ns)
+            for seq, one in shelf.values()
+            if seq > after and one.about
+        ][:at_most]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _entries(self) -> list[Stored]:
+        return [entry for shelf in self._shelves.values() for _, entry in shelf.values()]
+
+    def _is_over(self) -> bool:
+        entries = sum(map(len, self._shelves.values()))
+        return entries > self._room.entries or sum(self._sizes.values()) > self._room.bytes
+
+    def _remove(self, entries: list[Stored]) -> int:
+        for entry in entries:
+            self._drop(entry.tenant, entry.key)
+        return len(entries)
+
+    def _drop(self, tenant: str, key: bytes) -> None:
+        shelf = self._shelves.get(tenant, {})
+        found = shelf.pop(key, None)
+        if found is None:
+            return
+        self._sizes[tenant] -= found[1].size
+        if not shelf:
+            del self._shelves[tenant], self._sizes[tenant]

@@ -1,0 +1,137 @@
+"""Kept answers as the walk knows them: sealed on their way into the store, opened on the way out.
+
+What fails here costs an answer its second use and nothing else.
+"""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from tiffin.errors import NotFound, TiffinError
+from tiffin.gateway.cache.memory import MemoryCacheStore
+from tiffin.gateway.respond import Kept
+from tiffin.ports.cache import CacheStore, Stored
+from tiffin.ports.clock import Clock
+from tiffin.ports.vault import Label, Vault
+from tiffin.types.caching import Caching
+from tiffin.types.usage import Usage
+
+ANSWER_BYTES = 1_048_576
+
+log = structlog.get_logger("tiffin.gateway")
+
+
+class Remembered(Kept, frozen=True, kw_only=True):
+    """An answer, the form that it has, and what it used when it was made."""
+
+    form: str
+    usage: Usage = Usage()
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an answer belongs: whose it is, the model's public name, its key."""
+
+    tenant: str
+    model: str
+    key: bytes
+
+    @property
+    def label(self) -> Label:
+        """What it is sealed as."""
+        return Label(self.tenant, "cache", self.key.hex())
+
+
+class Shelf:
+    """Answers in a store. Without a vault they aren't sealed, for a store that ends with us."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        store: CacheStore | None = None,
+        vault: Vault | None = None,
+        answer_bytes: int = ANSWER_BYTES,
+    ) -> None:
+        self.clock = clock
+        self.store = store or MemoryCacheStore()
+        self.answer_bytes = answer_bytes
+        self._vault = vault
+        self._fault = ""
+
+    async def find(self, slot: Slot, *, stale: bool = False) -> Remembered | None:
+        """The answer that is kept there, if it is good; with `stale` also one that was."""
+        try:
+            stored = await self.store.find(slot.tenant, slot.key)
+            now_ns = self.clock.now_ns()
+            if stored is None or now_ns >= (stored.gone_ns if stale else stored.fresh_ns):
+                return None
+            content = await self.opened(slot.label, stored.content)
+            return msgspec.msgpack.decode(content, type=Remembered)
+        except NotFound:  # its tenant's keys were destroyed
+            return None
+        except (TiffinError, msgspec.DecodeError) as error:
+            self._failed(error)
+            return None
+
+    async def keep(
+        self,
+        slot: Slot,
+        rules: Caching,
+        answer: Remembered,
+        scope: bytes = b"",
+        about: bytes = b"",
+    ) -> None:
+        """Keep an answer, if it isn't too large."""
+        if len(answer.body) > self.answer_bytes:
+            return
+        try:
+            now_ns = self.clock.now_ns()
+            fresh_ns = now_ns + int(rules.ttl_s * 1e9)
+            await self.store.keep(
+                Stored(
+                    tenant=slot.tenant,
+                    key=slot.key,
+                    model=slot.model,
+                    made_ns=now_ns,
+                    fresh_ns=fresh_ns,
+                    gone_ns=fresh_ns + int(rules.stale_s * 1e9),
+                    content=await self.sealed(slot.label, msgspec.msgpack.encode(answer)),
+                    scope=scope,
+                    about=about,
+                )
+            )
+            self._fault = ""
+        except TiffinError as error:
+            self._failed(error)
+
+    async def expire(self) -> None:
+        """Let go of what is gone."""
+        try:
+            await self.store.expire(self.clock.now_ns())
+        except TiffinError as error:
+            self._failed(error)
+
+    async def sealed(self, label: Label, content: bytes) -> bytes:
+        """Content as it may be stored."""
+        if self._vault is None:
+            return content
+        await self._ready(self._vault, label.tenant)
+        return self._vault.seal(label, content)
+
+    async def opened(self, label: Label, content: bytes) -> bytes:
+        """What was sealed; raises `NotFound` where it can't be read any more."""
+        if self._vault is None:
+            return content
+        await self._ready(self._vault, label.tenant)
+        return self._vault.open(label, content)
+
+    async def _ready(self, vault: Vault, tenant: str) -> None:
+        if not vault.ready(tenant):
+            await asyncio.to_thread(vault.prepare, tenant)
+
+    def _failed(self, error: Exception) -> None:
+        """Say once why nothing is kept, until something is again."""
+        reason = error.message if isinstance(error, TiffinError) else "an entry can't be read"
+        if reason != self._fault:
+            log.warning("cache_unusable", reason=reason)
+        self._fault = reason

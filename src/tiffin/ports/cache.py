@@ -1,0 +1,118 @@
+"""What is kept of answers that may be given again: by tenant and key, bounded, and soon forgotten.
+
+Contract:
+- `find` gives what this tenant kept last under this key, and nothing of any other tenant.
+- What is in the store is never more than its `Room`: the oldest of the tenant that has most goes
+  first. What is larger than all of it isn't kept.
+- After `purge` and `expire` returned nothing of what they removed is left, on disk neither, and no
+  process that shares the store finds it.
+- All raise `Unavailable` while the store can't be used; nothing of it is lost to anybody then but
+  time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+AROUND_BYTES = 256
+"""What an entry takes beside its content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much a store holds at most."""
+
+    entries: int
+    bytes: int
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to a request for `model`, sealed. Moments are UTC nanoseconds.
+
+    It is good until `fresh_ns`, and is gone from `gone_ns` on. Where it may also answer others that
+    mean the same, `scope` is what they must have in common and `about` what it answered, sealed.
+    """
+
+    tenant: str
+    key: bytes
+    model: str
+    made_ns: int
+    fresh_ns: int
+    gone_ns: int
+    content: bytes
+    scope: bytes = b""
+    about: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """The bytes that it counts for."""
+        return len(self.content) + len(self.about) + AROUND_BYTES
+
+
+class Which(NamedTuple):
+    """Entries: those of a tenant, for a model, under a key; empty is any."""
+
+    tenant: str = ""
+    model: str = ""
+    key: bytes = b""
+
+    def has(self, entry: Stored) -> bool:
+        """Whether an entry is one of them."""
+        return (
+            self.tenant in ("", entry.tenant)
+            and self.model in ("", entry.model)
+            and self.key in (b"", entry.key)
+        )
+
+
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tenant has of one model's answers."""
+
+    tenant: str
+    model: str
+    entries: int
+    bytes: int
+
+
+class Told(NamedTuple):
+    """What an entry answered, and its place in the order in which entries were kept."""
+
+    seq: int
+    key: bytes
+    scope: bytes
+    about: bytes
+    gone_ns: int
+
+
+class CacheStore(Protocol):
+    """The store of answers."""
+
+    async def find(self, tenant: str, key: bytes) -> Stored | None:
+        """What is kept there, however old."""
+        ...
+
+    async def keep(self, entry: Stored) -> None:
+        """Keep it, in place of what was there, and of what is oldest where there is no room."""
+        ...
+
+    async def purge(self, which: Which) -> int:
+        """Remove these; how many there were."""
+        ...
+
+    async def expire(self, now_ns: int) -> int:
+        """Remove what is gone by now; how many there were."""
+        ...
+
+    async def holdings(self) -> list[Holding]:
+        """Who has how much, by tenant and model."""
+        ...
+
+    async def told(self, tenant: str, after: int, at_most: int) -> Sequence[Told]:
+        """What a tenant's entries answered that were kept after another, in their order."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds open."""
+        ...

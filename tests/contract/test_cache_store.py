@@ -1,0 +1,196 @@
+"""What every store of answers promises."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tiffin.adapters.stores.answers import SqliteCacheStore
+from tiffin.gateway.cache.memory import MemoryCacheStore
+from tiffin.ports.cache import AROUND_BYTES, CacheStore, Holding, Room, Stored, Which
+
+ROOM = Room(entries=5, bytes=5 * AROUND_BYTES + 100)
+
+Make = Callable[[], CacheStore]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Make]:
+    made: list[CacheStore] = []
+
+    def make() -> CacheStore:
+        path = tmp_path / f"{len(made)}.db"
+        sqlite = request.param == "sqlite"
+        made.append(SqliteCacheStore(path, ROOM) if sqlite else MemoryCacheStore(ROOM))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def everything(folder: Path) -> bytes:
+    """All bytes of all files there."""
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+def stored(
+    key: str, tenant: str = "a", model: str = "m", *, gone_ns: int = 10, content: bytes = b"x"
+) -> Stored:
+    return Stored(
+        tenant=tenant,
+        key=key.encode(),
+        model=model,
+        made_ns=1,
+        fresh_ns=5,
+        gone_ns=gone_ns,
+        content=content,
+    )
+
+
+async def test_an_entry_is_found_by_its_tenant_alone(make: Make) -> None:
+    store = make()
+    await store.keep(stored("k"))
+    assert await store.find("a", b"k") == stored("k")
+    assert await store.find("b", b"k") is None
+    await store.keep(stored("k", content=b"newer"))
+    assert await store.find("a", b"k") == stored("k", content=b"newer")
+    assert await store.holdings() == [
+        Holding(tenant="a", model="m", entries=1, bytes=AROUND_BYTES + 5)
+    ]
+
+
+async def test_the_oldest_of_who_has_most_makes_room(make: Make) -> None:
+    store = make()
+    await store.keep(stored("quiet", tenant="b"))
+    for n in range(8):
+        await store.keep(stored(f"k{n}"))
+    assert await store.find("b", b"quiet") is not None
+    left = [n for n in range(8) if await store.find("a", f"k{n}".encode())]
+    assert left == [4, 5, 6, 7]
+
+
+async def test_what_is_larger_than_all_of_it_isnt_kept(make: Make) -> None:
+    store = make()
+    await store.keep(stored("small", tenant="b"))
+    await store.keep(stored("k"))
+    await store.keep(stored("k", content=b"x" * 2000))
+    assert await store.find("a", b"k") is None
+    assert await store.find("b", b"small") is not None
+
+
+@pytest.mark.parametrize(
+    ("which", "left"),
+    [
+        (Which(tenant="a"), {"b1"}),
+        (Which(model="n"), {"a1", "b1"}),
+        (Which(tenant="a", key=b"a1"), {"a2", "b1"}),
+        (Which(tenant="b", model="n"), {"a1", "a2", "b1"}),
+        (Which(), set()),
+    ],
+    ids=["tenant", "model", "entry", "none", "all"],
+)
+async def test_a_purge_removes_what_was_named(make: Make, which: Which, left: set[str]) -> None:
+    store = make()
+    entries = [stored("a1"), stored("a2", model="n"), stored("b1", tenant="b")]
+    for entry in entries:
+        await store.keep(entry)
+    assert await store.purge(which) == 3 - len(left)
+    assert {e.key.decode() for e in entries if await store.find(e.tenant, e.key)} == left
+
+
+async def test_what_is_gone_is_removed(make: Make) -> None:
+    store = make()
+    await store.keep(stored("old", gone_ns=10))
+    await store.keep(stored("new", gone_ns=20))
+    assert (await store.expire(9), await store.expire(10)) == (0, 1)
+    assert await store.find("a", b"old") is None
+    assert await store.find("a", b"new") is not None
+
+
+async def test_what_entries_answered_is_told_in_their_order(make: Make) -> None:
+    store = make()
+    for n in range(3):
+        about = b"" if n == 1 else b"text"
+        kept = Stored(
+            tenant="a", key=b"%d" % n, model="m", made_ns=1, fresh_ns=5, gone_ns=9, content=b"x",
+            scope=b"s", about=about,
+        )  # fmt: skip
+        await store.keep(kept)
+    told = await store.told("a", 0, 10)
+    assert [(one.key, one.scope, one.about, one.gone_ns) for one in told] == [
+        (b"0", b"s", b"text", 9),
+        (b"2", b"s", b"text", 9),
+    ]
+    assert [one.key for one in await store.told("a", told[0].seq, 10)] == [b"2"]
+    assert await store.told("b", 0, 10) == []
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 200), st.sampled_from("kkkpe")
+    ),
+    max_size=40,
+)
+
+
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(steps=STEPS)
+async def test_bounds_hold_and_nothing_crosses_tenants(
+    make: Make, steps: list[tuple[str, int, int, str]]
+) -> None:
+    store = make()
+    latest: dict[tuple[str, bytes], bytes] = {}
+    for n, (tenant, name, size, what) in enumerate(steps):
+        key = b"%d" % name
+        if what == "k":
+            content = f"{tenant}:{n}:".encode() + b"x" * size
+            await store.keep(stored(str(name), tenant, content=content, gone_ns=n + 10))
+            latest[tenant, key] = content
+        elif what == "p":
+            await store.purge(Which(tenant=tenant))
+            latest = {at: content for at, content in latest.items() if at[0] != tenant}
+        else:
+            await store.expire(n)
+        held = await store.holdings()
+        assert sum(one.entries for one in held) <= ROOM.entries
+        assert sum(one.bytes for one in held) <= ROOM.bytes
+    for tenant in "ab":
+        for name in range(10):
+            found = await store.find(tenant, b"%d" % name)
+            if found is not None:
+                assert found.content == latest[tenant, b"%d" % name]
+
+
+async def test_processes_share_a_file_and_a_purge_leaves_nothing_in_it(tmp_path: Path) -> None:
+    path, room = tmp_path / "cache.db", Room(entries=100, bytes=1 << 20)
+    one, other = SqliteCacheStore(path, room), SqliteCacheStore(path, room)
+    for n in range(20):
+        await one.keep(stored(f"k{n}", content=b"SECRET-%d " % n * 500))
+    await one.keep(stored("kept", tenant="b", content=b"STAYS " * 500))
+    assert await other.find("a", b"k3") is not None
+    assert b"SECRET" in everything(tmp_path)
+    assert await other.purge(Which(tenant="a")) == 20
+    assert await one.find("a", b"k3") is None
+    left = everything(tmp_path)
+    assert b"SECRET" not in left
+    assert b"STAYS" in left
+    assert await one.expire(10) == 1
+    assert b"STAYS" not in everything(tmp_path)
+    one.close()
+    other.close()
+
+
+async def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    path.write_bytes(b"no database" * 1000)
+    store = SqliteCacheStore(path, ROOM)
+    await store.keep(stored("k"))
+    assert await store.find("a", b"k") is not None
+    store.close()
