@@ -10,7 +10,7 @@ from tiffin.types.whole_file import replace_file
 
 
 class OddKeys:
-    """Writes what a watch has seen, where that changed."""
+    """Writes what a watch has seen, where that changed; there is no file where that is nothing."""
 
     def __init__(self, folder: DataFolder, gateway: str, watch: Watch, clock: Clock) -> None:
         self._path = odd_keys(folder, gateway)
@@ -24,8 +24,11 @@ class OddKeys:
         if told == self._told:
             return
         try:
-            content = msgspec.json.encode(Oddities(at_ns=self._clock.now_ns(), keys=told))
-            replace_file(self._path, content, lasting=False)
+            if told:
+                content = msgspec.json.encode(Oddities(at_ns=self._clock.now_ns(), keys=told))
+                replace_file(self._path, content, lasting=False)
+            else:
+                self._path.unlink(missing_ok=True)
         except OSError:
             return
         self._told = told
