@@ -156,7 +156,7 @@ def odd_keys(folder: DataFolder, gateway: str) -> Path:
 
 def left_alone(folder: DataFolder, gateway: str) -> Path:
     """Which upstreams a gateway leaves alone for now, by the gateway's name."""
-    return folder.run / f"{gateway}.upstreams.json"
+    return folder.root / f"{gateway}.upstreams.json"
 
 
 def alerts_file(folder: DataFolder) -> Path:

@@ -14,7 +14,6 @@ HELD = {"big https://x/v1": {"": Held(3, 8.0), "key ONE": Held(0, 0.0, 40.0)}}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
-    (tmp_path / "run").mkdir()
     return DataFolder(tmp_path)
 
 
