@@ -14,8 +14,9 @@ import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeVar, cast
 
 from tiffin.adapters.stores.spent import SpentFile
 from tiffin.app.clock import SystemClock
@@ -31,6 +32,8 @@ from tiffin.types.money import PICO
 from tiffin.types.price import Price
 from tiffin.types.snapshot import Plan, Principal, Snapshot, Target
 from tiffin.types.usage import Usage
+
+T = TypeVar("T")
 
 ROUNDS = 7
 MANY = 10**9
@@ -62,6 +65,15 @@ PRICE = Price(currency="INR", input_token=PICO // 10**6, output_token=PICO // 10
 TARGET = Target(model="m", revision="r", kind="remote", price=PRICE)
 PLAN = Plan(name="m", identity="1", targets=(TARGET,))
 USED = Usage(prompt_tokens=200, completion_tokens=100)
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """What comes of work that doesn't wait, as counting in this process doesn't."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return cast(T, done.value)
+    raise RuntimeError("it waits for something")
 
 
 class Nobody:
@@ -119,9 +131,9 @@ class Desk:
         admit, keys, snapshot = self.admission.admit, self.principals, self.snapshot
         began = time.process_time()
         for n in range(requests):
-            with admit(keys[n % len(keys)], snapshot) as permit:
+            with at_once(admit(keys[n % len(keys)], snapshot)) as permit:
                 permit.headers()
-                permit.reserve(Claim(self.exchange, asked[n % users], PLAN, account, 900))
+                at_once(permit.reserve(Claim(self.exchange, asked[n % users], PLAN, account, 900)))
         return time.process_time() - began
 
 

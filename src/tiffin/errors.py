@@ -3,18 +3,16 @@
 TiffinError
   InvalidRequest       MalformedBody · SchemaViolation · ContextLengthExceeded
                        UnsupportedParameter · UnknownParameter · UnsupportedOperation
-                       PayloadTooLarge
-                       RequestTimeout · MethodNotAllowed · IdempotencyKeyReused
+                       PayloadTooLarge · RequestTimeout · MethodNotAllowed · IdempotencyKeyReused
   Unauthenticated      KeyExpired
   PermissionDenied     OutOfScope · ResidencyDenied · TenantSuspended
   Rejected             RateLimited · ConcurrencyExceeded · Overloaded         (retry_after)
   QuotaExceeded        a budget is spent
   Blocked              a policy refused the input or the output
-  NotFound             ModelNotFound · EndpointNotFound                          Conflict
-                       ResponseNotFound · PreviousResponseNotFound               IdempotencyKeyInUse
-                                                                               Indeterminate
+  NotFound             {Model,Endpoint,Response,PreviousResponse}NotFound
+  Conflict             IdempotencyKeyInUse · Indeterminate
   Unavailable          NoHealthyReplica · Loading · Draining · JournalUnavailable
-                       UpstreamUnavailable                                       retryable
+                       UpstreamUnavailable · LimitStoreUnavailable               retryable
   DeadlineExceeded
   RunFailed            LoadFailed · ModelTimeout · UpstreamFailed · UpstreamRefused
   ArtifactError        DigestMismatch · ArtifactUnavailable
@@ -49,10 +47,8 @@ class _Told(TypedDict, total=False):
 
 
 class TiffinError(Exception):
-    """The root: a message for people, a slug for programs, and whether trying again can help.
-
-    `retry_after` is in seconds. `param` names the request field at fault, by the dialect's path.
-    """
+    """The root: a message for people, a slug for programs, and whether trying again can help;
+    `retry_after` is in seconds, `param` names the request field at fault, by the dialect's path."""
 
     slug: ClassVar[str] = "internal_error"
     code: ClassVar[Code] = Code.INTERNAL
@@ -215,10 +211,8 @@ class QuotaExceeded(TiffinError):
 
 
 class Overloaded(Rejected):
-    """The server or the model's queue is full.
-
-    For `full_s` seconds, like requests of the same tenant would be refused too.
-    """
+    """The server or the model's queue is full; for `full_s` seconds, like requests of the same
+    tenant would be refused too."""
 
     slug = "overloaded"
     code = Code.UNAVAILABLE
@@ -316,6 +310,12 @@ class JournalUnavailable(Unavailable):
     """The account journal can't be written, so paid work is refused."""
 
     slug = "journal_unavailable"
+
+
+class LimitStoreUnavailable(Unavailable):
+    """The store in which gateways count limits doesn't answer, and one that holds needs it."""
+
+    slug = "limit_store_unavailable"
 
 
 class UpstreamUnavailable(Unavailable):

@@ -55,6 +55,7 @@ STATUS: dict[str, int] = {
     "model_loading": 503,
     "draining": 503,
     "journal_unavailable": 503,
+    "limit_store_unavailable": 503,
     "upstream_unavailable": 503,
     "deadline_exceeded": 504,
     "run_failed": 500,

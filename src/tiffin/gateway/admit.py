@@ -15,6 +15,7 @@ from tiffin.gateway.account import Account
 from tiffin.gateway.anomalies.watch import Seen, Watch
 from tiffin.gateway.limits.calendar import Unrecorded
 from tiffin.gateway.limits.caps import HeldCaps
+from tiffin.gateway.limits.counts import Counts, Held, OwnCounts, Wanted
 from tiffin.gateway.limits.habits import Habits
 from tiffin.gateway.limits.limit import Limit, Now
 from tiffin.gateway.limits.needs import Claim, Needs
@@ -23,17 +24,12 @@ from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Headers
 from tiffin.ports.spent import Spent
 from tiffin.telemetry.metrics import Meter
-from tiffin.types.limits import CONCURRENCY, QUANTITIES, REQUESTS
+from tiffin.types.limits import CONCURRENCY, QUANTITIES
 from tiffin.types.snapshot import Principal, Snapshot
 
 SWEEP_AT_ONCE = 2_000
-# An upstream may claim any use; that may not lock its client out for years.
-MOST_DEBT = 10
 NOTHING = (0,) * len(QUANTITIES)
 SHADOW = b"x-tiffin-limit-shadow"
-
-# A limit, how much of it was reserved, and the mark that its meter gave for that.
-Hold = tuple[Limit, int, int]
 
 
 class Admission:
@@ -45,11 +41,13 @@ class Admission:
         max_in_flight: int,
         spent: Spent | None = None,
         meter: Meter | None = None,
+        counts: Counts | None = None,
     ) -> None:
         self.in_flight = 0
         self.draining = False
         self.clock = clock
-        self.limits = LimitTable(spent or Unrecorded())
+        self.counts = counts = counts or OwnCounts()
+        self.limits = LimitTable(spent or Unrecorded(), build=counts.meter_of)
         self.habits = Habits()
         self._max_in_flight = max_in_flight
         meter = meter or Meter("gateway", "")
@@ -60,8 +58,9 @@ class Admission:
             ("of", "level", "verdict"),
         )
 
-    def admit(self, principal: Principal, snapshot: Snapshot) -> "Permit":
-        """A permit to hold while the request runs, or a `Rejected` that says when to try again.
+    async def admit(self, principal: Principal, snapshot: Snapshot) -> "Permit":
+        """A permit to enter at once and to hold while the request runs; or a `Rejected` that says
+        when to try again, or `LimitStoreUnavailable`.
 
         The rate of requests stays spent even if the request fails later; a refusal spends nothing.
         """
@@ -73,7 +72,14 @@ class Admission:
             )
         if snapshot.anomalies is not None:
             self.watch.admit(principal, snapshot.anomalies)
-        return Permit(self, principal, snapshot)
+        permit = Permit(self, principal, snapshot)
+        self.in_flight += 1
+        try:
+            await permit.begin()
+        except BaseException:
+            self.in_flight -= 1
+            raise
+        return permit
 
     @property
     def running(self) -> dict[str, int]:
@@ -109,16 +115,15 @@ class Permit:
         self._anomalies = snapshot.anomalies
         self._seen: Seen | None = None
         self._now = now = moments(admission.clock)
-        self._course = course = admission.limits.course(principal, snapshot, now)
+        self._course = admission.limits.course(principal, snapshot, now)
         self._over: list[Limit] = []
-        self._held: list[Hold] = []
+        self._held: list[Held] = []
         self._needs: Needs | None = None
-        for limit in course.first:
-            if wait_ns := limit.meter.wait(1, now[limit.clock]):
-                self._exceeds(limit, 1, wait_ns)
-        for limit in course.rates:
-            if limit not in self._over:
-                limit.meter.take(1, now[limit.clock])
+
+    async def begin(self) -> None:
+        """The first moment: take a slot and a request of everything that holds, all or none."""
+        if self._course.first:
+            await self._take(self._course.first)
 
     @property
     def caps(self) -> HeldCaps:
@@ -135,7 +140,7 @@ class Permit:
             watch = self._admission.watch
             self._seen = watch.asked(self._principal, asked, account, self._anomalies)
 
-    def reserve(self, claim: Claim) -> Headers:
+    async def reserve(self, claim: Claim) -> Headers:
         """Take what a request may need, all or none; returns headers that tell of it.
 
         Raises `RateLimited`, `ConcurrencyExceeded` or `QuotaExceeded`, then nothing was taken; and
@@ -156,28 +161,13 @@ class Permit:
             money=second.money,
         )
         before = len(self._over)
-        passed: list[tuple[Limit, int]] = []
-        for limit in second.limits:
-            amount = needs.of(limit)
-            wait_ns = limit.meter.wait(amount, now[limit.clock]) if amount else 0
-            if wait_ns:
-                self._exceeds(limit, amount, wait_ns)
-            elif amount:
-                passed.append((limit, amount))
-        for limit, amount in passed:
-            if limit.of == REQUESTS:
-                limit.meter.take(1, now[limit.clock])
-            else:
-                self._held.append((limit, amount, limit.meter.reserve(amount, now[limit.clock])))
+        wanted = [(limit, amount) for limit in second.limits if (amount := needs.of(limit))]
+        await self._take(wanted)
         self._needs = needs
         told = [*tightest(second.paced, now), *self._shadows(before)]
         return told if course.paced else [*told, *tightest(second.rates, now)]
 
     def __enter__(self) -> "Permit":
-        self._admission.in_flight += 1
-        for limit in self._course.slots:
-            if limit not in self._over:
-                self._held.append((limit, 1, limit.meter.reserve(1, 0)))
         return self
 
     def __exit__(
@@ -196,12 +186,18 @@ class Permit:
         """Give back what wasn't used, as the closed account says."""
         now = moments(self._admission.clock)
         used = self._needs.used(well=error is None) if self._needs is not None else NOTHING
-        for limit, amount, mark in self._held:
-            came_to = used[limit.of]
-            if came_to > amount:
-                came_to = min(came_to, amount + MOST_DEBT * limit.capacity)
-            limit.meter.settle(mark, amount, came_to, now[limit.clock])
+        for held in self._held:
+            held.settle(used, now)
         self._held.clear()
+
+    async def _take(self, wanted: Wanted) -> None:
+        """Take all or none of these; raises the refusal of the first that is over."""
+        taken = await self._admission.counts.take(self._principal.tenant, wanted, self._now)
+        if taken.held is not None:
+            self._held.append(taken.held)
+        for (limit, amount), wait_ns in zip(wanted, taken.waits, strict=True):
+            if wait_ns:
+                self._exceeds(limit, amount, wait_ns)
 
     def _exceeds(self, limit: Limit, wanted: int, wait_ns: int) -> None:
         """So much is over a limit: raises its refusal, unless it is a shadow."""

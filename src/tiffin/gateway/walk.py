@@ -61,7 +61,7 @@ class Walk:
         snapshot = stages.snapshot()
         principal = stages.authenticate(exchange, snapshot)
         with (
-            stages.admission.admit(principal, snapshot) as permit,
+            await stages.admission.admit(principal, snapshot) as permit,
             stages.accounts.open(principal, operation.name, exchange, snapshot.number) as account,
         ):
             named = [(header, account.id.encode()) for header in operation.id_headers]
@@ -97,7 +97,7 @@ class Walk:
                 async with stages.once.hold(principal, run, delivery, body) as replayed:
                     if not replayed:
                         needs = Claim(exchange, asked, plan, account, len(body))
-                        delivery.headers += permit.reserve(needs)
+                        delivery.headers += await permit.reserve(needs)
                         await self._answer(run, delivery)
 
     async def _answer(self, run: Run, delivery: Delivery) -> None:

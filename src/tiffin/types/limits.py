@@ -41,6 +41,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Without `each` all that belongs to the section share the amount; with it, each of its projects,
     keys or end users has as much. `models` are those that count, none: all. A `shadow` refuses
     nothing and says what it would have.
+
+    `without_store` says what several gateways do while the store that they share doesn't answer:
+    `refuse` what the limit holds for, or count it `local`, each gateway its share of the amount.
+    Without it money is refused, and everything else is local.
     """
 
     of: Of
@@ -50,6 +54,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     each: Each | Literal[""] = ""
     models: tuple[ModelName, ...] = ()
     shadow: bool = False
+    without_store: Literal["", "refuse", "local"] = ""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

@@ -79,6 +79,7 @@ _CODES: dict[str, tuple[str, str]] = {
     "model_loading": (_SERVER, "model_loading"),
     "draining": (_SERVER, "draining"),
     "journal_unavailable": (_SERVER, "journal_unavailable"),
+    "limit_store_unavailable": (_SERVER, "limit_store_unavailable"),
     "upstream_unavailable": (_SERVER, "upstream_unavailable"),
     "deadline_exceeded": (_SERVER, "deadline_exceeded"),
     "run_failed": (_SERVER, "run_failed"),

@@ -94,6 +94,12 @@ class Budget:
         """Nanoseconds until everything may be taken again."""
         return 0 if self.left(now) == self._amount else self._period(now)[1] - now
 
+    def known(self, now: int) -> tuple[int, int, int]:
+        """When the period begins and ends that a moment is in, and what is charged in it by
+        everybody, as far as the record knows of others."""
+        begins, ends, charged = self._period(now)
+        return begins, ends, charged + self._record.others(begins)
+
     def rests(self, now: int) -> bool:
         """Whether it has nothing to remember."""
         return not self._charged or now >= self._ends

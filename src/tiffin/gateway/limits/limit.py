@@ -13,6 +13,9 @@ from tiffin.errors import (
 )
 from tiffin.gateway.limits.calendar import PERIOD_NS, Budget
 from tiffin.gateway.limits.gcra import Gcra
+from tiffin.gateway.limits.shared_budget import SharedBudget
+from tiffin.gateway.limits.shared_rate import SharedRate
+from tiffin.gateway.limits.shared_slots import SharedSlots
 from tiffin.gateway.limits.slots import Slots
 from tiffin.ports.spent import Spent
 from tiffin.telemetry.redact import redact
@@ -115,9 +118,9 @@ class Limit:
         self.shadow = rule.shadow
         amount = amount_of(rule)
         match self.meter:
-            case Gcra():
+            case Gcra() | SharedRate():
                 self.meter.change(amount, PERIOD_NS[rule.per], rule.burst or amount, now[0])
-            case Slots() | Budget():
+            case Slots() | Budget() | SharedSlots() | SharedBudget():
                 self.meter.change(amount)
         self.capacity = self.meter.capacity
 
@@ -125,6 +128,11 @@ class Limit:
         """Whether requests to a public name count."""
         models = self.rule.models
         return not models or model in models or base_of(model) in models
+
+    @property
+    def needs_store(self) -> bool:
+        """Whether it refuses where the store that gateways share doesn't answer."""
+        return (self.rule.without_store or ("refuse" if self.of == MONEY else "local")) == "refuse"
 
     def __str__(self) -> str:
         """What it limits, for people: `tokens a minute of key 'shop/web'`."""

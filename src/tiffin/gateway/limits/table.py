@@ -1,12 +1,12 @@
 """Which limits hold for a key and its end users; each is one object, shared by all it holds for."""
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tiffin.errors import Overloaded
 from tiffin.gateway.limits.calendar import SECOND_NS
 from tiffin.gateway.limits.caps import HeldCaps, held
-from tiffin.gateway.limits.limit import Limit, Now, meter_of
+from tiffin.gateway.limits.limit import Limit, Meter, Now, meter_of
 from tiffin.ports.spent import Spent
 from tiffin.types.limits import (
     CONCURRENCY,
@@ -47,21 +47,11 @@ class Second:
 
 
 class Course:
-    """What holds for a key: `first` before a request is read, of which some are `slots` and some
-    `rates` (`paced` without shadows); `second` after it; and `users` for each end user: the level's
-    name, its source with the rule's name there, and the rule. `caps` are what one may ask for."""
+    """What holds for a key: `first` before a request is read, one of each (`paced` are the rates of
+    them that are no shadows); `second` after it; and `users` for each end user: the level's name,
+    its source with the rule's name there, and the rule. `caps` are what one may ask for."""
 
-    __slots__ = (
-        "_by_model",
-        "caps",
-        "first",
-        "limits",
-        "paced",
-        "rates",
-        "second",
-        "slots",
-        "users",
-    )
+    __slots__ = ("_by_model", "caps", "first", "limits", "paced", "second", "users")
 
     def __init__(
         self,
@@ -73,10 +63,8 @@ class Course:
     ) -> None:
         self.limits = limits
         self.caps = caps
-        self.first = tuple(first)
-        self.slots = tuple(limit for limit in first if limit.of == CONCURRENCY)
-        self.rates = tuple(limit for limit in first if limit.of == REQUESTS)
-        self.paced = tuple(limit for limit in self.rates if not limit.shadow)
+        self.first = tuple((limit, 1) for limit in first)
+        self.paced = tuple(one for one in first if one.of == REQUESTS and not one.shadow)
         self.second = tuple(second)
         self.users = tuple(users)
         self._by_model: dict[str, Second] = {}
@@ -89,6 +77,9 @@ class Course:
         return found
 
 
+Build = Callable[[Rule, str, Spent, int], Meter]
+"""Makes what counts for a rule: by its name, its records, and how long before UTC days begin."""
+
 Courses = dict[tuple[str, str], Course]
 
 
@@ -100,8 +91,9 @@ class LimitTable:
     and none may go, whoever would need another one is refused.
     """
 
-    def __init__(self, spent: Spent, most: int = MAX_LIMITS) -> None:
+    def __init__(self, spent: Spent, most: int = MAX_LIMITS, build: Build = meter_of) -> None:
         self._spent = spent
+        self._build = build
         self._most = most
         self._limits: OrderedDict[str, Limit] = OrderedDict()
         self._courses: Courses = {}
@@ -196,7 +188,7 @@ class LimitTable:
                     " there may be",
                     retry_after=60.0,
                 )
-            meter = meter_of(rule, name, self._spent, self._east_ns)
+            meter = self._build(rule, name, self._spent, self._east_ns)
             limit = Limit(rule, level, holder, meter)
             self._limits[name] = limit
         elif limit.rule is not rule and limit.rule != rule:

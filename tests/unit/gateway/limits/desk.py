@@ -1,12 +1,14 @@
 """Requests that take limits without a server: they are read, run, use something and end."""
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, TypeVar, cast
 
 from tiffin.dialects.dialect import Asked, Extent
 from tiffin.errors import TiffinError
 from tiffin.gateway.account import Account, Accounts
 from tiffin.gateway.admit import Admission, Permit, moments
+from tiffin.gateway.limits.counts import Counts
 from tiffin.gateway.limits.needs import Claim
 from tiffin.ports.spent import Spent
 from tiffin.telemetry.events import Closed, Opened
@@ -18,8 +20,19 @@ from tiffin.types.price import Price
 from tiffin.types.snapshot import Plan, Principal, Snapshot, Target, Terms
 from tiffin.types.usage import Usage
 
+T = TypeVar("T")
+
 HUNDRED = Extent(text=True, answer_tokens=100)
 SHOP = Principal(tenant="shop", key="web")
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """What comes of work that doesn't wait, as counting in this process doesn't."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return cast(T, done.value)
+    raise AssertionError("it waits for something")
 
 
 class Sink:
@@ -75,10 +88,12 @@ class Desk:
         project: Limits | None = None,
         price: Price | None = None,
         spent: Spent | None = None,
+        counts: Counts | None = None,
+        clock: FakeClock | None = None,
     ) -> None:
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.meter = Meter("gateway", "e")
-        self.admission = Admission(self.clock, 1000, spent, self.meter)
+        self.admission = Admission(self.clock, 1000, spent, self.meter, counts)
         self.accounts = Accounts(Sink(), Meter("t", "e"), self.clock)
         self.target = Target(model="m", revision="r", kind="remote", price=price)
         self.snapshot = Snapshot(
@@ -94,16 +109,20 @@ class Desk:
 
     def come(self, request: Request | None = None, principal: Principal = SHOP) -> Running:
         """A request that passes both moments and runs; raises its refusal, having ended."""
+        return at_once(self.arrive(request, principal))
+
+    async def arrive(self, request: Request | None = None, principal: Principal = SHOP) -> Running:
+        """The same where limits are counted elsewhere."""
         wanted = request or Request()
         exchange = FakeExchange(b"POST", b"/v1/chat/completions")
-        permit = self.admission.admit(principal, self.snapshot)
+        permit = await self.admission.admit(principal, self.snapshot)
         permit.__enter__()
         account = self.accounts.open(principal, "chat", exchange, 1)
         running = Running(permit, account, self.target, dict(permit.headers()))
         plan = Plan(name=wanted.model, identity="1", targets=(self.target,))
         try:
             claim = Claim(exchange, cast(Asked, wanted), plan, account, wanted.size)
-            running.headers |= dict(permit.reserve(claim))
+            running.headers |= dict(await permit.reserve(claim))
         except TiffinError as refusal:
             running.end(error=refusal)
             raise

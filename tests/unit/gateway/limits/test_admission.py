@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.gateway.limits.desk import SHOP, Desk, Request, Running
+from tests.unit.gateway.limits.desk import SHOP, Desk, Request, Running, at_once
 from tiffin.adapters.stores.spent import SpentFile
 from tiffin.dialects.dialect import Extent
 from tiffin.errors import (
@@ -47,23 +47,25 @@ def snapshot(**tenants: Limits) -> Snapshot:
 
 def test_a_new_snapshot_keeps_what_was_spent_and_takes_the_new_amount() -> None:
     admission = Admission(FakeClock(), 10)
-    with admission.admit(SHOP, snapshot(shop=Limits(requests_per_minute=1))):
+    with at_once(admission.admit(SHOP, snapshot(shop=Limits(requests_per_minute=1)))):
         pass
     more = msgspec.structs.replace(
         snapshot(shop=Limits(requests_per_minute=2, burst=2, concurrency=5)), number=2
     )
-    with admission.admit(SHOP, more):
+    with at_once(admission.admit(SHOP, more)):
         pass
     with pytest.raises(RateLimited):
-        admission.admit(SHOP, more)
+        at_once(admission.admit(SHOP, more))
 
 
 def test_limits_that_nobody_has_any_more_are_forgotten_when_they_have_recovered() -> None:
     clock = FakeClock()
     admission = Admission(clock, 10)
-    with admission.admit(SHOP, snapshot(shop=Limits(requests_per_minute=1, concurrency=1))):
+    with at_once(
+        admission.admit(SHOP, snapshot(shop=Limits(requests_per_minute=1, concurrency=1)))
+    ):
         later = msgspec.structs.replace(snapshot(), number=2)
-        with admission.admit(SHOP, later):
+        with at_once(admission.admit(SHOP, later)):
             pass
         admission.sweep()
         assert len(admission.limits) == 2
@@ -79,14 +81,14 @@ def test_a_refusal_spends_nothing_and_says_when_and_how_the_limit_stands() -> No
     admission = Admission(clock, 10)
     own = Principal(tenant="t", key="k", limits=Limits(requests_per_minute=600, burst=1))
     shot = snapshot(t=Limits(requests_per_minute=60, burst=1))
-    with admission.admit(own, shot):
+    with at_once(admission.admit(own, shot)):
         pass
     with pytest.raises(RateLimited, match="over its limit of 60 requests a minute") as refused:
-        admission.admit(own, shot)
+        at_once(admission.admit(own, shot))
     assert refused.value.retry_after == pytest.approx(1.0)
     assert refused.value.pace == Pace("requests", 60, 0, 1000)
     clock.advance(1.0)
-    with admission.admit(own, shot):
+    with at_once(admission.admit(own, shot)):
         pass
 
 
@@ -94,21 +96,21 @@ def test_concurrency_is_counted_by_tenant_over_all_its_keys() -> None:
     admission = Admission(FakeClock(), 10)
     shot = snapshot(t=Limits(concurrency=2))
     one, two = Principal(tenant="t", key="a"), Principal(tenant="t", key="b")
-    with admission.admit(one, shot), admission.admit(two, shot):
+    with at_once(admission.admit(one, shot)), at_once(admission.admit(two, shot)):
         with pytest.raises(ConcurrencyExceeded):
-            admission.admit(one, shot)
-        with admission.admit(Principal(tenant="other", key="a"), shot):
+            at_once(admission.admit(one, shot))
+        with at_once(admission.admit(Principal(tenant="other", key="a"), shot)):
             pass
     assert not admission.running
 
 
 def test_a_full_or_stopping_server_refuses_before_any_limit() -> None:
     admission = Admission(FakeClock(), 1)
-    with admission.admit(SHOP, snapshot()), pytest.raises(Overloaded):
-        admission.admit(SHOP, snapshot())
+    with at_once(admission.admit(SHOP, snapshot())), pytest.raises(Overloaded):
+        at_once(admission.admit(SHOP, snapshot()))
     admission.draining = True
     with pytest.raises(Draining):
-        admission.admit(SHOP, snapshot())
+        at_once(admission.admit(SHOP, snapshot()))
 
 
 def test_tokens_are_reserved_by_estimate_and_settled_by_use() -> None:
