@@ -67,6 +67,10 @@ def broken_limits(limits: Limits, level: str, where: str, known: Known) -> Itera
 
 
 def _rule(rule: Rule, level: str, where: str, known: Known) -> Iterator[Problem]:
+    if rule.without_store:
+        yield Problem(
+            f"{where}.without_store", "has no meaning: one gateway counts for itself; leave it out"
+        )
     if rule.each and rule.each not in PARTS[level]:
         parts = " or ".join(f'"{part}"' for part in PARTS[level])
         yield Problem(f"{where}.each", f'found "{rule.each}"; of a {level} it can be {parts}')

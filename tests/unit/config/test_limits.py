@@ -62,6 +62,10 @@ def test_every_kind_of_limit_at_every_level_is_understood() -> None:
         ('of = "money"; amount = 1e-13; per = "day"', "rules[0].amount: 1e-13 isn't a whole"),
         ('of = "requests"; amount = 1; per = "day"; each = "key"; models = ["cat"]', "no model or"),
         ('of = "requests"; amount = 1; per = "day"; each = "tenant"', "rules[0].each: found"),
+        (
+            'of = "tokens"; amount = 1; per = "day"; without_store = "local"',
+            "rules[0].without_store: has no meaning: one gateway",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_told_by_its_place(line: str, message: str) -> None:
