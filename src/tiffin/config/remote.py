@@ -44,6 +44,8 @@ class RemoteModel(
     what it is sent for `retains_days` and `trains` on it, as far as its contract says.
 
     With several `keys` requests are spread over those that the server lets in.
+    `links` says whether addresses of images and files are passed on, which that server then
+    fetches from where it is (empty: to those that are out on the internet, by their profile).
 
     A request is tried here `attempts` times, and each try given up after `total_timeout_s` (0: when
     the request's own time is over).
@@ -66,6 +68,7 @@ class RemoteModel(
     total_timeout_s: SecondsOrNone = 0.0
     attempts: Positive = 2
     tools: bool = True
+    links: Literal["", "pass", "refuse"] = ""
     region: RegionOrNone = ""
     data_class: DataClass = ""
     retains_days: Days | None = None

@@ -242,12 +242,13 @@ def _keys_at(name: str, model: RemoteModel, site: Site) -> tuple[KeyAt, ...]:
 
 
 def _remote_target(name: str, revision: str, model: RemoteModel, state: str, reason: str) -> Target:
+    profile = profile_of(model.profile)
     return Target(
         model=name,
         revision=revision,
         kind="remote",
         serves=serves(model),
-        protocol=profile_of(model.profile).protocol if model.profile else model.protocol,
+        protocol=profile.protocol if model.profile else model.protocol,
         state=state,
         reason=reason,
         profile=model.profile,
@@ -262,6 +263,7 @@ def _remote_target(name: str, revision: str, model: RemoteModel, state: str, rea
         between_bytes_timeout_s=model.between_bytes_timeout_s,
         total_timeout_s=model.total_timeout_s,
         tools=model.tools,
+        links=model.links == "pass" or (not model.links and profile.hosted),
         region=model.region,
         data_class=model.data_class,
     )

@@ -107,7 +107,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     for that. Each replica of one remembers `slots` texts. `price` is what use of it costs while it
     happens, where that is known. It computes in `region` and is cleared for data up to
     `data_class`, empty where nobody said; its terms make it `unfit` for
-    classes of data, each with the reason.
+    classes of data, each with the reason. `links` are passed on to it, which it fetches itself.
     """
 
     model: str
@@ -138,6 +138,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     between_bytes_timeout_s: float = 60.0
     total_timeout_s: float = 0.0
     tools: bool = True
+    links: bool = False
     region: str = ""
     data_class: str = ""
     unfit: tuple[tuple[str, str], ...] = ()

@@ -11,7 +11,7 @@ import msgspec
 
 from tiffin.dialects.anthropic.errors import error_response, stream_error_event
 from tiffin.dialects.anthropic.native import NativeReading, read_message
-from tiffin.dialects.anthropic.portions import portions
+from tiffin.dialects.anthropic.portions import links, portions
 from tiffin.dialects.anthropic.replies import encode, whole_message
 from tiffin.dialects.anthropic.requests import MESSAGES, as_named, chat_of
 from tiffin.dialects.anthropic.stream import MessagesReading
@@ -26,6 +26,7 @@ from tiffin.dialects.dialect import (
     Whole,
 )
 from tiffin.dialects.events import payload_of
+from tiffin.dialects.links import check_link
 from tiffin.dialects.openai.dialect import Read
 from tiffin.dialects.openai.requests import encode as encode_chat
 from tiffin.dialects.openai.text import JSON_HEADERS, TextAsked, TextEndpoint, strings
@@ -112,6 +113,8 @@ class MessagesAsked:
 
         Anthropic's own models check what they are sent themselves.
         """
+        for url, where in links(self.request):
+            check_link(url, where, plan.targets)
         others = [target for target in plan.targets if not is_native(target)]
         if not others:
             return

@@ -27,6 +27,14 @@ def portions(request: MessagesRequest | CountRequest) -> Iterator[Portion]:
     yield from _attachments(request)
 
 
+def links(request: MessagesRequest | CountRequest) -> Iterator[tuple[str, str]]:
+    """The addresses of images and documents, and where each is."""
+    for at, turn in enumerate(request.messages):
+        for block, where in _blocks(turn.content, f"messages[{at}].content"):
+            if block.source is not None and isinstance(url := block.source.get("url"), str):
+                yield url, f"{where}.source.url"
+
+
 def _attachments(request: MessagesRequest | CountRequest) -> Iterator[Portion]:
     """Images and files of all messages, how many of them are links, and how large others are."""
     count = {"images": 0, "files": 0, "links": 0}

@@ -67,7 +67,7 @@ def _attachments(request: ChatRequest) -> Iterator[Portion]:
             if part.type == "text":
                 continue
             count["images" if part.type == "image_url" else "files"] += 1
-            text = _text_of(part)
+            text = text_of(part)
             if "://" in text[:16]:
                 count["links"] += 1
             elif text:
@@ -78,7 +78,7 @@ def _attachments(request: ChatRequest) -> Iterator[Portion]:
             yield Portion(of, "messages", amount)
 
 
-def _text_of(part: Part) -> str:
+def text_of(part: Part) -> str:
     """An attachment's address, or its content as text; empty where it is referred to otherwise."""
     given: Any = part.image_url or part.input_audio or part.file
     if isinstance(given, dict):

@@ -1,14 +1,15 @@
 """OpenAI's text endpoints as a dialect of the walk: chat, completions, tokenize, detokenize."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Portion, Told, Whole
+from tiffin.dialects.links import check_link
 from tiffin.dialects.openai.answer_text import answer_text
 from tiffin.dialects.openai.parameters import check_temperature, unsupported_by
-from tiffin.dialects.openai.portions import portions
+from tiffin.dialects.openai.portions import portions, text_of
 from tiffin.dialects.openai.recast import STREAM, WHOLE, WITH_USAGE, recast
 from tiffin.dialects.openai.requests import encode, read
 from tiffin.dialects.openai.usage import StreamScanner, read_whole
@@ -23,6 +24,7 @@ from tiffin.types.text import (
     DetokenizeRequest,
     Message,
     TextRequest,
+    TokenizeRequest,
 )
 
 JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
@@ -100,6 +102,8 @@ class TextAsked:
         validate(self.request, unsupported=unsupported_by(plan.targets))
         if isinstance(self.request, ChatRequest | CompletionRequest):
             check_temperature(self.request, plan.targets)
+        if isinstance(self.request, ChatRequest | TokenizeRequest):
+            _check_links(self.request.messages or (), plan)
 
     def pieces(self) -> Iterator[Piece]:
         """Every string; token ids as what can't be looked into."""
@@ -180,6 +184,15 @@ class TextAsked:
         if model == self.model and not self.streaming:
             return self._canonical
         return encode(self.request, model=model)
+
+
+def _check_links(messages: Sequence[Message], plan: Plan) -> None:
+    """Refuse addresses that the plan's targets mustn't be sent, or nobody."""
+    for at, message in enumerate(messages):
+        content = message.content
+        for number, part in enumerate(content if isinstance(content, list) else ()):
+            if part.type != "text" and (url := text_of(part)) and part.input_audio is None:
+                check_link(url, f"messages[{at}].content[{number}].{part.type}", plan.targets)
 
 
 def _images(message: Message) -> int:

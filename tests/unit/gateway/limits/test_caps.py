@@ -18,7 +18,9 @@ from tiffin.types.snapshot import Plan, Principal, Target, Terms
 
 POST = FakeExchange(b"POST", b"/")
 PLAN = Plan(
-    name="m", identity="1", targets=(Target(model="m", revision="r", kind="remote", tools=True),)
+    name="m",
+    identity="1",
+    targets=(Target(model="m", revision="r", kind="remote", tools=True, links=True),),
 )
 most = st.none() | st.integers(1, 9)
 
