@@ -166,7 +166,8 @@ class Shop:
         self.admission = Admission(SystemClock(), 100)
         accounts = Accounts(self.ledger, Meter("t", "e"), SystemClock())
         targets = tuple(
-            Target(model=f"t{n}", revision=f"r{n}", kind="remote") for n in range(len(backends))
+            Target(model=f"t{n}", revision=f"r{n}", kind="remote", links=True)
+            for n in range(len(backends))
         )
         self.names = {target: backends[n] for n, target in enumerate(targets)}
         self.pool = Pool(lambda target, _: self.names[target])

@@ -20,7 +20,7 @@ POST = FakeExchange(b"POST", b"/")
 PLAN = Plan(
     name="m",
     identity="1",
-    targets=(Target(model="m", revision="r", kind="remote", tools=True, links=True),),
+    targets=(Target(model="m", revision="r", kind="remote", tools=True),),
 )
 most = st.none() | st.integers(1, 9)
 
