@@ -125,7 +125,7 @@ def check_nothing_runs_twice(world: World, after: After) -> None:
 
 
 @pytest.mark.parametrize("name", ["killed", "moved"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
 def test_of_any_flipped_byte_nothing_charged_runs_again_and_new_keys_are_taken(
     worlds: dict[str, World],
