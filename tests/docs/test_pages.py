@@ -55,6 +55,14 @@ def test_commands_in_the_pages_exist(block: Block, line: str) -> None:
         assert words[0] in ELSEWHERE | {"make"}
 
 
+def test_every_decision_has_a_number_of_its_own_and_says_it() -> None:
+    files = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    numbers = [int(path.name[:4]) for path in files]
+    assert len(set(numbers)) == len(numbers)
+    for number, path in zip(numbers, files, strict=True):
+        assert path.read_text().startswith(f"# {number}. "), path.name
+
+
 def test_code_blocks_are_of_a_kind_that_is_checked() -> None:
     fences = {
         f for page in pages() for f in re.findall(r"^```(\w+)\n", page.read_text(), re.MULTILINE)
