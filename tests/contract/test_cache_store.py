@@ -110,24 +110,6 @@ async def test_what_is_gone_is_removed(make: Make) -> None:
     assert await store.find("a", b"new") is not None
 
 
-async def test_what_entries_answered_is_told_in_their_order(make: Make) -> None:
-    store = make()
-    for n in range(3):
-        about = b"" if n == 1 else b"text"
-        kept = Stored(
-            tenant="a", key=b"%d" % n, model="m", made_ns=1, fresh_ns=5, gone_ns=9, content=b"x",
-            scope=b"s", about=about,
-        )  # fmt: skip
-        await store.keep(kept)
-    told = await store.told("a", 0, 10)
-    assert [(one.key, one.scope, one.about, one.gone_ns) for one in told] == [
-        (b"0", b"s", b"text", 9),
-        (b"2", b"s", b"text", 9),
-    ]
-    assert [one.key for one in await store.told("a", told[0].seq, 10)] == [b"2"]
-    assert await store.told("b", 0, 10) == []
-
-
 STEPS = st.lists(
     st.tuples(
         st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 200), st.sampled_from("kkkpe")

@@ -39,7 +39,7 @@ REFUSALS = (
 )
 END_USER = b"x-tiffin-end-user"
 MAX_SAID = 4096
-GIVEN = frozenset({"hit", "joined", "similar", "stale"})
+GIVEN = frozenset({"hit", "joined", "stale"})
 """What caches say of an answer that wasn't made for this request."""
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 
@@ -172,7 +172,12 @@ class Account:
     def hand_over(self, price: Price | None) -> None:
         """Somebody else takes what this request's work comes to."""
         self.usage, self.attempts, self.charge = NO_USAGE, [], Charge()
-        self.charge.free(price)
+        self.given(price)
+
+    def given(self, price: Price | None) -> None:
+        """The answer was made for another request; what was tried for this one was in vain."""
+        self.charge.free(price, self.usage, self._accounts.clock.monotonic())
+        self.usage = NO_USAGE
 
     def elapsed_ms(self) -> int:
         """Whole milliseconds since it was opened."""

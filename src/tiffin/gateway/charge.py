@@ -58,24 +58,29 @@ class Charge:
 
         `pieces` are the input's strings, looked at only where nobody else counts.
         """
-        if self._began or spent != NO_USAGE:
-            wasted = self.used(spent, Outcome.FAILED, moment)
-            self.retried_ns += wasted.device_ns
-            self._lost_pico = self.settle(wasted, Outcome.FAILED)[1]
+        self._waste(spent, moment)
         self.price = target.price
         self.currency = target.price.currency if target.price else ""
         self.target, self.upstream = target.model, target.kind == "remote"
         self._pieces = pieces
-        self._so_far, self._began = b"", False
 
     def began(self, so_far: bytes, moment: float) -> None:
         """A stream began at a monotonic moment; `so_far` is a replica's word on what it took."""
         self._so_far, self._at, self._began = so_far, moment, True
 
-    def free(self, price: Price | None) -> None:
-        """The answer was here already."""
+    def free(self, price: Price | None, spent: Usage, moment: float) -> None:
+        """The answer was here already; what was tried until a monotonic moment `spent` in vain."""
+        self._waste(spent, moment)
         self.price = None
         self.currency = price.currency if price else ""
+
+    def _waste(self, spent: Usage, moment: float) -> None:
+        """What the target that was tried last took came to nothing."""
+        if self._began or spent != NO_USAGE:
+            wasted = self.used(spent, Outcome.FAILED, moment)
+            self.retried_ns += wasted.device_ns
+            self._lost_pico = self.settle(wasted, Outcome.FAILED)[1]
+        self._so_far, self._began = b"", False
 
     def told(self, usage: Usage) -> str:
         """The cost of a use as clients read it, with its currency; empty where nobody knows."""

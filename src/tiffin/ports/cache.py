@@ -10,7 +10,6 @@ Contract:
   time.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -31,8 +30,7 @@ class Room:
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """An answer to a request for `model`, sealed. Moments are UTC nanoseconds.
 
-    It is good until `fresh_ns`, and is gone from `gone_ns` on. Where it may also answer others that
-    mean the same, `scope` is what they must have in common and `about` what it answered, sealed.
+    It is good until `fresh_ns`, and is gone from `gone_ns` on.
     """
 
     tenant: str
@@ -42,13 +40,11 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     fresh_ns: int
     gone_ns: int
     content: bytes
-    scope: bytes = b""
-    about: bytes = b""
 
     @property
     def size(self) -> int:
         """The bytes that it counts for."""
-        return len(self.content) + len(self.about) + AROUND_BYTES
+        return len(self.content) + AROUND_BYTES
 
 
 class Which(NamedTuple):
@@ -76,16 +72,6 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class Told(NamedTuple):
-    """What an entry answered, and its place in the order in which entries were kept."""
-
-    seq: int
-    key: bytes
-    scope: bytes
-    about: bytes
-    gone_ns: int
-
-
 class CacheStore(Protocol):
     """The store of answers."""
 
@@ -107,10 +93,6 @@ class CacheStore(Protocol):
 
     async def holdings(self) -> list[Holding]:
         """Who has how much, by tenant and model."""
-        ...
-
-    async def told(self, tenant: str, after: int, at_most: int) -> Sequence[Told]:
-        """What a tenant's entries answered that were kept after another, in their order."""
         ...
 
     def close(self) -> None:

@@ -8,25 +8,23 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from sqlite3 import Connection
 
 from tiffin.adapters.stores.connection import BUSY_S, SqliteThread, transaction
-from tiffin.ports.cache import Holding, Room, Stored, Told, Which
+from tiffin.ports.cache import Holding, Room, Stored, Which
 
 VERSION = 1
 EXPIRE_AT_ONCE = 1000
 CHECKPOINT_TRIES = 50
 
-_COLUMNS = "tenant, key, model, made_ns, fresh_ns, gone_ns, content, scope, about"
+_COLUMNS = "tenant, key, model, made_ns, fresh_ns, gone_ns, content"
 # `held` is what `entry` comes to by tenant, in the same step as every change.
 _SCHEMA = """
     CREATE TABLE entry (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, key BLOB NOT NULL,
         model TEXT NOT NULL, made_ns INTEGER NOT NULL, fresh_ns INTEGER NOT NULL,
-        gone_ns INTEGER NOT NULL, content BLOB NOT NULL, scope BLOB NOT NULL, about BLOB NOT NULL,
-        bytes INTEGER NOT NULL
+        gone_ns INTEGER NOT NULL, content BLOB NOT NULL, bytes INTEGER NOT NULL
     );
     CREATE UNIQUE INDEX entry_key ON entry (tenant, key);
     CREATE INDEX entry_age ON entry (tenant, seq);
@@ -108,19 +106,6 @@ class SqliteCacheStore:
             return [Holding(tenant=t, model=m, entries=n, bytes=size) for t, m, n, size in rows]
 
         return await self._reader.run(read) if self._path.exists() else []
-
-    async def told(self, tenant: str, after: int, at_most: int) -> Sequence[Told]:
-        """What entries answered."""
-
-        def read(db: Connection) -> list[Told]:
-            rows = db.execute(
-                "SELECT seq, key, scope, about, gone_ns FROM entry"
-                " WHERE tenant = ? AND seq > ? AND about != x'' ORDER BY seq LIMIT ?",
-                (tenant, after, at_most),
-            )
-            return [Told._make(row) for row in rows]
-
-        return await self._reader.run(read)
 
     def close(self) -> None:
         """Give both connections back, after what they are doing."""

@@ -15,6 +15,7 @@ from tiffin.dialects.dialect import Whole
 from tiffin.errors import DeadlineExceeded, Draining, TiffinError
 from tiffin.gateway.account import Account
 from tiffin.gateway.respond import Delivery, Kept, send_answer
+from tiffin.gateway.retries import is_the_targets
 from tiffin.gateway.run import Answer, Begun, Run
 from tiffin.ports.exchange import Headers
 from tiffin.types.usage import Usage
@@ -27,11 +28,13 @@ Making = Callable[[Run, Account], AbstractAsyncContextManager[Answer]]
 
 @dataclass(slots=True)
 class Course:
-    """What a flight does: look whether there is an answer, else have it made, and keep it."""
+    """What a flight does: look whether there is an answer, else have it made, and keep it; where it
+    can't be made, look for one that is `stale`."""
 
     run: Run
     delivery: Delivery
     find: Callable[[], Awaitable[Kept | None]]
+    stale: Callable[[], Awaitable[Kept | None]]
     make: Making
     keep: "Callable[[Flight], Awaitable[None]]"
 
@@ -43,6 +46,7 @@ class Flight:
         self.run = course.run
         self.work = course.delivery.account.apart()
         self.kept: Kept | None = None
+        self.is_stale = False
         self.answer: Answer | None = None
         self.error: BaseException | None = None
         self.over = False
@@ -132,13 +136,10 @@ class Flight:
             await self._course.keep(self)
 
     async def _have_it(self) -> None:
-        course = self._course
         try:
-            self.kept = await course.find()
+            self.kept = await self._course.find()
             if self.kept is None:
-                async with course.make(self.run, self.work) as self.answer:
-                    await send_answer(self._record, self.answer)
-                self.complete = True
+                await self._make_it()
         except asyncio.CancelledError:
             self.error = Draining("the server is stopping; try again in a moment")
             raise
@@ -150,10 +151,26 @@ class Flight:
             self.tell()
             self._ended.set()
 
+    async def _make_it(self) -> None:
+        """Have it made; where its targets fail before anything of it is there, another will do."""
+        course = self._course
+        try:
+            async with course.make(self.run, self.work) as self.answer:
+                await send_answer(self._record, self.answer)
+        except TiffinError as error:
+            if self.data or not is_the_targets(error):
+                raise
+            self.kept = await course.stale()
+            if self.kept is None:
+                raise
+            self.is_stale = True
+        else:
+            self.complete = True
+
     def _settle(self) -> None:
         """What it came to is the payer's."""
         payer = self.payer
-        if payer is not None and self.kept is None:
+        if payer is not None and (self.kept is None or self.is_stale):
             payer.account.take(self.work)
         if self.over:
             self.payer = None

@@ -1,8 +1,6 @@
 """Answers in this process's memory; satisfies `ports.cache.CacheStore`. They end with it."""
 
-from collections.abc import Sequence
-
-from tiffin.ports.cache import Holding, Room, Stored, Told, Which
+from tiffin.ports.cache import Holding, Room, Stored, Which
 
 ROOM = Room(entries=10_000, bytes=67_108_864)
 
@@ -12,22 +10,19 @@ class MemoryCacheStore:
 
     def __init__(self, room: Room = ROOM) -> None:
         self._room = room
-        self._shelves: dict[str, dict[bytes, tuple[int, Stored]]] = {}  # each the oldest first
+        self._shelves: dict[str, dict[bytes, Stored]] = {}  # each the oldest first
         self._sizes: dict[str, int] = {}
-        self._seq = 0
 
     async def find(self, tenant: str, key: bytes) -> Stored | None:
         """What is kept there, however old."""
-        found = self._shelves.get(tenant, {}).get(key)
-        return found[1] if found else None
+        return self._shelves.get(tenant, {}).get(key)
 
     async def keep(self, entry: Stored) -> None:
         """Keep it."""
         self._drop(entry.tenant, entry.key)
         if entry.size > self._room.bytes:
             return
-        self._seq += 1
-        self._shelves.setdefault(entry.tenant, {})[entry.key] = (self._seq, entry)
+        self._shelves.setdefault(entry.tenant, {})[entry.key] = entry
         self._sizes[entry.tenant] = self._sizes.get(entry.tenant, 0) + entry.size
         while self._is_over():
             most = max(self._sizes, key=lambda tenant: self._sizes[tenant])
@@ -53,20 +48,11 @@ class MemoryCacheStore:
             for (tenant, model), (entries, size) in sorted(sums.items())
         ]
 
-    async def told(self, tenant: str, after: int, at_most: int) -> Sequence[Told]:
-        """What entries answered."""
-        shelf = self._shelves.get(tenant, {})
-        return [
-            Told(seq, one.key, one.scope, one.about, one.gone_ns)
-            for seq, one in shelf.values()
-            if seq > after and one.about
-        ][:at_most]
-
     def close(self) -> None:
         """Nothing is open."""
 
     def _entries(self) -> list[Stored]:
-        return [entry for shelf in self._shelves.values() for _, entry in shelf.values()]
+        return [entry for shelf in self._shelves.values() for entry in shelf.values()]
 
     def _is_over(self) -> bool:
         entries = sum(map(len, self._shelves.values()))
@@ -82,6 +68,6 @@ class MemoryCacheStore:
         found = shelf.pop(key, None)
         if found is None:
             return
-        self._sizes[tenant] -= found[1].size
+        self._sizes[tenant] -= found.size
         if not shelf:
             del self._shelves[tenant], self._sizes[tenant]

@@ -47,13 +47,6 @@ class ReplayCache:
             return make(run, delivery.account)
         return LookUp(self, run, delivery, make)
 
-    async def stale(self, run: Run, delivery: Delivery) -> Remembered | None:
-        """The answer to give where everything else fails: one that was good not long ago."""
-        rules = run.plan.cache
-        if not rules.on or not may_keep(run, delivery.exchange):
-            return None
-        return await self._find(run, slot_of(run, delivery), stale=True)
-
     def mark(self, run: Run, delivery: Delivery, result: str) -> None:
         """Note what the cache did for a request, in its account, its answer and the metrics."""
         delivery.account.cache = result
@@ -69,15 +62,11 @@ class ReplayCache:
         # What is claimed under an idempotency key is made and kept for that request.
         alone = fresh or run.paying is not None
         if flight is None or alone or not flight.whole:
-            flight = Flight(Course(run, delivery, look_up.find, look_up.make, look_up.keep))
+            flight = Flight(look_up.course())
             if not alone:
                 self._flights[place] = flight
                 flight.task.add_done_callback(lambda _: self._landed(place, flight))
         return Seat(flight, run, delivery.account)
-
-    async def find(self, run: Run, slot: Slot) -> Remembered | None:
-        """A good answer in the form that is asked for."""
-        return await self._find(run, slot, stale=False)
 
     async def keep(self, run: Run, slot: Slot, flight: Flight) -> None:
         """Keep what a flight came to; where too many are being kept already it isn't."""
@@ -106,7 +95,8 @@ class ReplayCache:
         if self._flights.get(place) is flight:
             del self._flights[place]
 
-    async def _find(self, run: Run, slot: Slot, *, stale: bool) -> Remembered | None:
+    async def find(self, run: Run, slot: Slot, *, stale: bool) -> Remembered | None:
+        """An answer in the form that is asked for: a good one; or one that was, not long ago."""
         kept = await self.shelf.find(slot, stale=stale)
         if kept is None or kept.form == run.asked.cached_as:
             return kept
@@ -144,8 +134,9 @@ class LookUp:
             raise
         flight, account = seat.flight, delivery.account
         if flight.kept is not None:
-            self._given("hit")
-            send_kept(delivery, flight.kept, (MARK, b"hit"))
+            result = "stale" if flight.is_stale else "hit"
+            self._given(result)
+            send_kept(delivery, flight.kept, (MARK, result.encode()))
             return None
         if seat.pays:
             self._cache.mark(self.run, delivery, "miss")
@@ -166,15 +157,24 @@ class LookUp:
         if seat is not None:
             await seat.flight.leave(seat)
 
-    async def find(self) -> Remembered | None:
-        """The answer, where it is kept."""
+    def course(self) -> Course:
+        """What a flight does for this request."""
+
+        async def find() -> Remembered | None:
+            return await self._find(stale=False)
+
+        async def stale() -> Remembered | None:
+            return await self._find(stale=True)
+
+        async def keep(flight: Flight) -> None:
+            await self._cache.keep(self.run, self.slot, flight)
+
+        return Course(self.run, self.delivery, find, stale, self.make, keep)
+
+    async def _find(self, *, stale: bool) -> Remembered | None:
         if wants_fresh(self.delivery.exchange):
             return None
-        return await self._cache.find(self.run, self.slot)
-
-    async def keep(self, flight: Flight) -> None:
-        """Keep what was made."""
-        await self._cache.keep(self.run, self.slot, flight)
+        return await self._cache.find(self.run, self.slot, stale=stale)
 
     async def _ready(self) -> Seat:
         """A seat where there is something to give; another flight where the first had less time
@@ -194,7 +194,7 @@ class LookUp:
         """What this request gets was made for another one."""
         account, plan = self.delivery.account, self.run.plan
         account.cache = result
-        account.charge.free(plan.targets[0].price)
+        account.given(plan.targets[0].price)
         self._cache.accounts.cache.add((plan.name, result))
 
 

@@ -73,14 +73,7 @@ class Shelf:
             self._failed(error)
             return None
 
-    async def keep(
-        self,
-        slot: Slot,
-        rules: Caching,
-        answer: Remembered,
-        scope: bytes = b"",
-        about: bytes = b"",
-    ) -> None:
+    async def keep(self, slot: Slot, rules: Caching, answer: Remembered) -> None:
         """Keep an answer, if it isn't too large."""
         if len(answer.body) > self.answer_bytes:
             return
@@ -96,8 +89,6 @@ class Shelf:
                     fresh_ns=fresh_ns,
                     gone_ns=fresh_ns + int(rules.stale_s * 1e9),
                     content=await self.sealed(slot.label, msgspec.msgpack.encode(answer)),
-                    scope=scope,
-                    about=about,
                 )
             )
             self._fault = ""

@@ -72,7 +72,7 @@ class Hold:
         found = await self._register.claim(self._wanted)
         if isinstance(found, KeptAnswer):
             delivery.account.cache = "replayed"
-            delivery.account.charge.free(run.plan.targets[0].price)
+            delivery.account.given(run.plan.targets[0].price)
             delivery.headers.append((ORIGINAL, found.request.encode()))
             send_kept(delivery, found, REPLAYED)
             return True

@@ -5,12 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.gateway.test_charge import priced
 from tests.unit.gateway.test_walk import (
     DONE,
     GOOD,
     KEY,
     ROLE,
     WORD,
+    Script,
     ScriptedBackend,
     Shop,
     stream,
@@ -22,6 +24,7 @@ from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.cache.shelf import Shelf
 from tiffin.ports.cache import Stored
 from tiffin.ports.vault import Label
+from tiffin.telemetry.events import Outcome
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.exchange import FakeExchange, json_of
 from tiffin.types.caching import Caching
@@ -199,6 +202,45 @@ async def test_time_passes() -> None:
     clock.advance(5)
     await cache.shelf.expire()
     assert await cache.shelf.store.holdings() == []
+
+
+async def test_where_nothing_can_be_made_one_that_was_good_is_given() -> None:
+    clock = FakeClock()
+    dies = Script([ROLE, UpstreamFailed("died")])
+    backend = ScriptedBackend(stream(*GOOD), dies, dies, dies)
+    shop = priced(backend, cache=Caching(ttl_s=9, stale_s=5), attempts=1)
+    shop.walk._stages.cache = ReplayCache(shop.walk._stages.accounts, Shelf(clock))
+    first = await shop.ask(stream=True)
+    clock.advance(9)
+    again = await shop.ask(stream=True)
+    assert (result(again), again.sent) == ("stale", first.sent)
+    closed = shop.ledger.last
+    assert (closed.cache, closed.outcome, closed.usage) == ("stale", Outcome.OK, Usage())
+    assert [one.error for one in closed.attempts] == ["upstream_failed"]
+    assert closed.cost_pico == 0
+    assert closed.loss_pico > 0, "whoever died had read it all"
+    fresh = await shop.ask(stream=True, headers=[(b"cache-control", b"no-cache")])
+    assert fresh.status == 502
+    clock.advance(5)
+    assert (await shop.ask(stream=True)).status == 502
+    shop.settled()
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [Script([ROLE, WORD, UpstreamFailed("cut")]), Script([b'{"error":{}}'], status=400)],
+    ids=["has begun", "not its fault"],
+)
+async def test_what_isnt_the_targets_fault_or_has_begun_is_told(fails: Script) -> None:
+    clock = FakeClock()
+    shop = Shop(ScriptedBackend(stream(*GOOD), fails), cache=Caching(ttl_s=9, stale_s=5))
+    shop.walk._stages.cache = ReplayCache(shop.walk._stages.accounts, Shelf(clock))
+    await shop.ask(stream=True)
+    clock.advance(9)
+    got = await shop.ask(stream=True)
+    assert result(got) != "stale"
+    assert b"error" in got.sent
+    shop.settled()
 
 
 async def test_a_broken_stream_is_never_kept() -> None:
