@@ -2,6 +2,8 @@
 
 from hashlib import sha256
 
+import msgspec
+
 from tiffin.errors import (
     KeyExpired,
     OutOfScope,
@@ -14,6 +16,7 @@ from tiffin.gateway.keyring import Keyring
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
 from tiffin.types import roles
+from tiffin.types.residency import highest
 from tiffin.types.snapshot import Principal, Snapshot
 
 MISSING = (
@@ -47,7 +50,7 @@ class Authentication:
             principal = self._in_the_ring(digest, snapshot)
         if principal.expires_ns and principal.expires_ns <= self._clock.now_ns():
             raise KeyExpired(f"the key {named(principal)} has expired; ask for another one")
-        return principal
+        return bound(principal, snapshot)
 
     def _in_the_ring(self, digest: str, snapshot: Snapshot) -> Principal:
         principal = self._keyring.keys.get(digest)
@@ -77,6 +80,22 @@ def _key_of(exchange: Exchange) -> bytes:
     if not key:
         raise Unauthenticated(MISSING)
     return key
+
+
+def bound(principal: Principal, snapshot: Snapshot) -> Principal:
+    """The principal with what holds for data of its whole tenant too.
+
+    Where its own region is another than its tenant's, its data are nowhere at home.
+    """
+    terms = snapshot.tenants.get(principal.tenant)
+    if terms is None or not (terms.region or terms.data_class):
+        return principal
+    regions = {principal.region, terms.region} - {""}
+    return msgspec.structs.replace(
+        principal,
+        region=" and ".join(sorted(regions)),
+        data_class=highest(principal.data_class, terms.data_class),
+    )
 
 
 def named(principal: Principal) -> str:

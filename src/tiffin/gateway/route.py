@@ -5,7 +5,7 @@ from difflib import get_close_matches
 import msgspec
 
 from tiffin.errors import ModelNotFound, ResidencyDenied
-from tiffin.types.residency import highest, holds
+from tiffin.types.residency import holds
 from tiffin.types.revisions import AT, DIGEST, base_of
 from tiffin.types.snapshot import Plan, Principal, Snapshot, Target
 
@@ -24,22 +24,6 @@ def unfit(target: Target, principal: Principal) -> str:
     return next((why for name, why in target.unfit if name == principal.data_class), "")
 
 
-def bound(principal: Principal, snapshot: Snapshot) -> Principal:
-    """The principal with what holds for data of its whole tenant too.
-
-    Where its own region is another than its tenant's, its data are nowhere at home.
-    """
-    terms = snapshot.tenants.get(principal.tenant)
-    if terms is None or not (terms.region or terms.data_class):
-        return principal
-    regions = {principal.region, terms.region} - {""}
-    return msgspec.structs.replace(
-        principal,
-        region=" and ".join(sorted(regions)),
-        data_class=highest(principal.data_class, terms.data_class),
-    )
-
-
 def may_use(principal: Principal, name: str) -> bool:
     """Whether this key may see and use a model or route of this name, or the one it belongs to."""
     models = principal.models
@@ -48,7 +32,6 @@ def may_use(principal: Principal, name: str) -> bool:
 
 def visible(principal: Principal, snapshot: Snapshot) -> list[Plan]:
     """The plans that a listing shows to this key, by name."""
-    principal = bound(principal, snapshot)
     return [
         plan
         for name, plan in sorted(snapshot.plans.items())
@@ -71,7 +54,6 @@ def route(name: str, principal: Principal, snapshot: Snapshot) -> Plan:
     plan = snapshot.plans.get(name) or _by_digest(name, snapshot)
     if plan is None or not may_use(principal, plan.name):
         raise ModelNotFound(_missing(name, principal, snapshot), param="model")
-    principal = bound(principal, snapshot)
     if principal.region or principal.data_class:
         return _within(plan, principal)
     return plan

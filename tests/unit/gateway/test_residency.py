@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from tiffin.errors import ResidencyDenied
+from tiffin.gateway.authenticate import bound
 from tiffin.gateway.route import route, visible
 from tiffin.types.residency import holds, lowest
 from tiffin.types.snapshot import Plan, Principal, Snapshot, Target, Terms
@@ -137,13 +138,15 @@ def test_who_keeps_data_too_long_is_not_asked_and_the_rule_is_said() -> None:
 def test_what_holds_for_a_tenant_holds_for_its_keys(
     key: dict[str, str], tenant: dict[str, str], tried: list[str]
 ) -> None:
+    snapshot = keeping(**tenant)
     principal = Principal(tenant="t", key="k", **key)  # type: ignore[arg-type]
-    found = route("both", principal, keeping(**tenant))
+    found = route("both", bound(principal, snapshot), snapshot)
     assert [one.model for one in found.targets] == tried
 
 
 def test_a_key_that_is_at_home_elsewhere_than_its_tenant_is_at_home_nowhere() -> None:
-    principal = Principal(tenant="t", key="k", region="in")
-    assert visible(principal, keeping(region="us")) == []
+    snapshot = keeping(region="us")
+    principal = bound(Principal(tenant="t", key="k", region="in"), snapshot)
+    assert visible(principal, snapshot) == []
     with pytest.raises(ResidencyDenied, match="stay in 'in and us'"):
-        route("both", principal, keeping(region="us"))
+        route("both", principal, snapshot)

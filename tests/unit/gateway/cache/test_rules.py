@@ -28,7 +28,7 @@ from tiffin.telemetry.events import Outcome
 from tiffin.testing.clock import FakeClock
 from tiffin.testing.exchange import FakeExchange, json_of
 from tiffin.types.caching import Caching
-from tiffin.types.snapshot import Principal
+from tiffin.types.snapshot import Terms
 from tiffin.types.usage import Usage
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
@@ -75,10 +75,11 @@ async def test_rules_say_what_is_kept(
     shop.settled()
 
 
+@pytest.mark.parametrize("whose", ["key", "tenant"])
 @pytest.mark.parametrize(
     ("data_class", "expected"), [("internal", "hit"), ("confidential", "bypass")]
 )
-async def test_what_is_too_sensitive_isnt_kept(data_class: str, expected: str) -> None:
+async def test_what_is_too_sensitive_isnt_kept(data_class: str, expected: str, whose: str) -> None:
     shop = Shop(ScriptedBackend(whole()), cache=Caching(ttl_s=9))
     cleared = tuple(
         msgspec.structs.replace(target, data_class="restricted")
@@ -86,12 +87,16 @@ async def test_what_is_too_sensitive_isnt_kept(data_class: str, expected: str) -
     )
     plan = msgspec.structs.replace(shop.snapshot.plans["m"], targets=cleared)
     shop.names = dict.fromkeys(cleared, shop.backends[0])
-    keys = {
-        digest: msgspec.structs.replace(one, data_class=data_class)
-        for digest, one in shop.snapshot.keys.items()
-        if isinstance(one, Principal)
-    }
-    shop.snapshot = msgspec.structs.replace(shop.snapshot, plans={"m": plan}, keys=keys)
+    keys, tenants = shop.snapshot.keys, {"acme": Terms(data_class=data_class)}
+    if whose == "key":
+        tenants = {}
+        keys = {
+            digest: msgspec.structs.replace(one, data_class=data_class)
+            for digest, one in keys.items()
+        }
+    shop.snapshot = msgspec.structs.replace(
+        shop.snapshot, plans={"m": plan}, keys=keys, tenants=tenants
+    )
     shop.pool.adopt(shop.snapshot)
     await shop.ask()
     assert result(await shop.ask()) == expected
