@@ -14,7 +14,7 @@ from tiffin.dialects.anthropic.native import NativeReading, read_message
 from tiffin.dialects.anthropic.portions import links, portions
 from tiffin.dialects.anthropic.replies import encode, whole_message
 from tiffin.dialects.anthropic.requests import MESSAGES, as_named, chat_of
-from tiffin.dialects.anthropic.stream import MessagesReading
+from tiffin.dialects.anthropic.stream import MessageTelling
 from tiffin.dialects.dialect import (
     JSON_CONTENT,
     Asked,
@@ -27,6 +27,7 @@ from tiffin.dialects.dialect import (
 )
 from tiffin.dialects.events import payload_of
 from tiffin.dialects.links import check_link
+from tiffin.dialects.openai.chat_reading import ChatReading
 from tiffin.dialects.openai.dialect import Read
 from tiffin.dialects.openai.requests import encode as encode_chat
 from tiffin.dialects.openai.text import JSON_HEADERS, TextAsked, TextEndpoint, strings
@@ -165,7 +166,7 @@ class MessagesAsked:
         if is_native(target):
             return NativeReading()
         scanner = StreamScanner(keep_usage=False, trusted=target.kind != "remote")
-        return MessagesReading(scanner, self.model, self.request.stop_sequences or ())
+        return ChatReading(scanner, MessageTelling(self.model, self.request.stop_sequences or ()))
 
     def settle(self) -> None:
         """Nothing is kept of it."""

@@ -8,6 +8,7 @@ import msgspec
 
 from tiffin.dialects.dialect import Extent, Forward, Portion, Told, Whole
 from tiffin.dialects.events import payload_of
+from tiffin.dialects.openai.chat_reading import ChatReading
 from tiffin.dialects.openai.errors import error_body, error_response
 from tiffin.dialects.openai.requests import encode as encode_chat
 from tiffin.dialects.openai.responses_items import completed
@@ -20,7 +21,7 @@ from tiffin.dialects.openai.responses_request import (
     read,
     renamed_field,
 )
-from tiffin.dialects.openai.responses_stream import ResponsesReading
+from tiffin.dialects.openai.responses_stream import ResponseTelling
 from tiffin.dialects.openai.responses_whole import outcome_of
 from tiffin.dialects.openai.text import JSON_HEADERS, TextAsked, TextEndpoint
 from tiffin.dialects.openai.usage import StreamScanner
@@ -173,10 +174,11 @@ class ResponsesAsked:
         response = self._finish(outcome_of(told.body, usage))
         return Whole(JSON_HEADERS, encode(response), usage)
 
-    def reading(self, target: Target) -> ResponsesReading:
+    def reading(self, target: Target) -> ChatReading:
         """A reader that turns a chat's chunks into a response's events."""
         scanner = StreamScanner(keep_usage=False, trusted=target.kind != "remote")
-        return ResponsesReading(scanner, self._form, self._finish, store=self._store)
+        telling = ResponseTelling(self._form, self._finish, store=self._store)
+        return ChatReading(scanner, telling)
 
     def settle(self) -> None:
         """Keep the response where that is asked for; before its client can ask for it."""

@@ -10,10 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from tiffin.dialects.events import payload_of
-from tiffin.dialects.openai.answers import CHUNKS, Call, Chunk, Function
+from tiffin.dialects.openai.answers import Call, ChunkChoice, Function
 from tiffin.dialects.openai.responses_object import (
     Form,
     Outcome,
@@ -22,8 +19,7 @@ from tiffin.dialects.openai.responses_object import (
     message_item,
     part,
 )
-from tiffin.dialects.openai.usage import StreamScanner
-from tiffin.errors import TiffinError, UpstreamFailed
+from tiffin.errors import UpstreamFailed
 from tiffin.types.ids import new_id
 from tiffin.types.usage import Usage
 
@@ -95,15 +91,13 @@ class Events:
         return out
 
 
-class ResponsesReading:
-    """Turns a chat's stream into a response's; satisfies `dialects.dialect.Reading`.
+class ResponseTelling:
+    """Tells a chat's stream as a response's; satisfies `chat_reading.Telling`.
 
     `finish` is told what the answer came to and returns the object that the last event carries.
-    Nothing is said before there is content, so that until then another target may answer.
     """
 
-    def __init__(self, scanner: StreamScanner, form: Form, finish: Finish, *, store: bool) -> None:
-        self._scanner = scanner
+    def __init__(self, form: Form, finish: Finish, *, store: bool) -> None:
         self._form = form
         self._finish = finish
         self._store = store
@@ -112,63 +106,31 @@ class ResponsesReading:
         self._calls: dict[int, _Asking] = {}
         self._items = 0
         self._room = MAX_TEXT
-        self._begun = False
-        self._reason = ""
-        self.content = False
-        self.done = False
-        self.error: TiffinError | None = None
-        self.priced: Callable[[Usage], str] | None = None
 
-    @property
-    def usage(self) -> Usage:
-        """What the stream reported, or what was counted."""
-        return self._scanner.usage
-
-    def feed(self, data: bytes) -> bytes:
-        """Read the next bytes of the chat's stream and return the response's events."""
-        if self.error is not None or self.done:
-            return b""
-        scanner = self._scanner
-        block = scanner.feed(data)
-        self.content = scanner.content
-        if not self._begun and (scanner.content or scanner.done):
-            self._begin()
-        try:
-            for event in block.split(b"\n\n"):
-                payload = payload_of(event)
-                if payload and payload != b"[DONE]":
-                    self._take(CHUNKS.decode(payload))
-        except msgspec.DecodeError:
-            self.error = UpstreamFailed("the stream has a chunk that is none of a chat's")
-        self.error = self.error or scanner.error
-        if scanner.done and self.error is None:
-            self._end()
-        return self._events.take()
-
-    def _begin(self) -> None:
-        self._begun = True
+    def begin(self) -> None:
+        """The response as it is before it says anything."""
         told = self._form.response(Outcome(), store=self._store)
         self._events.add("response.created", response=told)
         self._events.add("response.in_progress", response=told)
 
-    def _take(self, chunk: Chunk) -> None:
-        for choice in chunk.choices or ():
-            if choice.index != 0:
-                self.error = UpstreamFailed("the stream has more than one choice")
-                return
-            delta = choice.delta
-            if delta is not None:
-                if delta.content:
-                    self._say("output_text", delta.content)
-                if delta.refusal:
-                    self._say("refusal", delta.refusal)
-                for call in delta.tool_calls or ():
-                    self._ask(call)
-            self._reason = choice.finish_reason or self._reason
+    def said(self) -> bytes:
+        """What was said since the last time."""
+        return self._events.take()
+
+    def add(self, choice: ChunkChoice) -> None:
+        """Texts, refusals and calls, as they come; raises `UpstreamFailed` over `MAX_TEXT`."""
+        delta = choice.delta
+        if delta is None:
+            return
+        if delta.content:
+            self._say("output_text", delta.content)
+        if delta.refusal:
+            self._say("refusal", delta.refusal)
+        for call in delta.tool_calls or ():
+            self._ask(call)
 
     def _say(self, kind: str, text: str) -> None:
-        if not self._fits(text):
-            return
+        self._fit(text)
         message = self._message
         if message is None:
             message = self._message = _Message(new_id("msg"), self._next())
@@ -195,7 +157,8 @@ class ResponsesReading:
             )
             self._calls[delta.index] = call
             self._added(call)
-        if function.arguments and self._fits(function.arguments):
+        if function.arguments:
+            self._fit(function.arguments)
             call.texts.append(function.arguments)
             self._events.add(
                 "response.function_call_arguments.delta",
@@ -204,11 +167,10 @@ class ResponsesReading:
                 delta=function.arguments,
             )
 
-    def _fits(self, text: str) -> bool:
+    def _fit(self, text: str) -> None:
         self._room -= len(text)
         if self._room < 0:
-            self.error = UpstreamFailed(f"the answer is over {MAX_TEXT} characters")
-        return self._room >= 0
+            raise UpstreamFailed(f"the answer is over {MAX_TEXT} characters")
 
     def _next(self) -> int:
         self._items += 1
@@ -218,13 +180,12 @@ class ResponsesReading:
         told = item.item("in_progress")
         self._events.add("response.output_item.added", output_index=item.index, item=told)
 
-    def _end(self) -> None:
+    def end(self, reason: str, usage: Usage, cost: str) -> None:
+        """Each item whole, and the response."""
         if self._message is None and not self._calls:  # it had nothing to say, and says that
             self._message = _Message(new_id("msg"), self._next())
             self._added(self._message)
-        usage = self.usage
-        cost = self.priced(usage) if self.priced is not None else ""
-        outcome = Outcome(finish=self._reason or "stop", usage=usage, cost=cost)
+        outcome = Outcome(finish=reason or "stop", usage=usage, cost=cost)
         items = [*([self._message] if self._message else ()), *self._calls.values()]
         for item in sorted(items, key=lambda item: item.index):
             if isinstance(item, _Message):
@@ -236,7 +197,6 @@ class ResponsesReading:
             outcome.output.append(told)
         response = self._finish(outcome)
         self._events.add(f"response.{outcome.status}", response=response)
-        self.done = True
 
     def _end_parts(self, message: _Message) -> None:
         for spoken in message.parts.values():
