@@ -1,11 +1,20 @@
 """What holds for every test."""
 
+import gc
+import os
+import sys
+
 import pytest
 from hypothesis import settings
 
 # How long an example takes says more about the machine's other work than about the code.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Hundreds of processes are started from one tree: each would compile all of it where the
+# environment forbids to keep what was compiled, which takes a third of a start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(trylast=True)
@@ -21,3 +30,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         suffix = "@" + "_".join(sorted(groups))
         if groups and not item.nodeid.endswith(suffix):
             item._id = type(item.id).parse(item.nodeid + suffix)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays until the end: all the tests, and what they import."""
+    gc.collect()
+    gc.freeze()

@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,13 @@ slots = 2
 """
 
 Serve = Callable[..., Server]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hang_ups_are_heard() -> None:
+    """Under `nohup` every server would ignore its SIGHUP too; a handler isn't inherited."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture

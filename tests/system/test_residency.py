@@ -57,6 +57,11 @@ def files(server: Server) -> set[str]:
     return found - {"gateway.demand.json"}
 
 
+def things(server: Server) -> tuple[set[str], int, int]:
+    """What there is of files, of processes, and of those that wait for a model."""
+    return files(server), len(server.children()), server.status().warm
+
+
 def test_with_memory_for_one_model_requests_for_three_are_all_answered(make_server: Serve) -> None:
     server = start(make_server, on_demand("A", "B", "C"), "memory_mb = 150\nwarm_replicas = 0")
     answers: list[httpx.Response] = []
@@ -113,8 +118,7 @@ def test_one_that_waits_takes_a_model_and_is_replaced(make_server: Serve) -> Non
     [waiting] = set(server.children()) - {p.pid for p in server.status().processes}
     assert server.chat("A").status_code == 200
     assert server.until_ready("A").pid == waiting
-    until(lambda: server.status().warm == 1, what=server.explain)
-    assert len(server.children()) == 4
+    until(lambda: things(server)[1:] == (4, 1), what=server.explain)
     assert server.stop() == 0
     assert server.children() == []
 
@@ -130,10 +134,9 @@ def test_loading_and_unloading_again_and_again_leaves_nothing(make_server: Serve
         server.until_answers("A")
 
     life()
-    until(lambda: server.status().warm == 1, what=server.explain)
-    before = files(server), descriptors(server), len(server.children())
+    until(lambda: things(server)[1:] == (4, 1), what=server.explain)
+    before, open_before = things(server), descriptors(server)
     for _ in range(CYCLES):
         life()
-    until(lambda: server.status().warm == 1, what=server.explain)
-    until(lambda: descriptors(server) <= before[1], what=lambda: f"{descriptors(server)}")
-    assert (files(server), len(server.children())) == (before[0], before[2])
+    until(lambda: things(server) == before, what=lambda: f"{before}, not {things(server)}")
+    until(lambda: descriptors(server) <= open_before, what=lambda: f"{descriptors(server)}")

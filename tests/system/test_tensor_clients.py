@@ -143,7 +143,8 @@ def test_the_repository_is_listed_and_models_leave_and_return(
         command = [str(TIFFIN), "models", verb, "echo", "--data", str(server.folder.root)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         assert said in done.stdout, done.stderr
-    assert server.chat("echo").status_code == 503
+    # The gateway hears of it a moment after control.
+    until(lambda: server.chat("echo").status_code == 503, what=server.explain)
     models = server.http.get("/admin/v1/status").json()["models"]
     assert next(m["state"] for m in models if m["name"] == "echo") == "unloaded"
     reply = server.http.post("/v2/repository/models/echo/load")
