@@ -50,35 +50,49 @@ def stored(
     )
 
 
+async def one_of(store: CacheStore, tenant: str, key: str) -> Stored | None:
+    return next(iter(await store.find(tenant, [key.encode()])), None)
+
+
 async def test_an_entry_is_found_by_its_tenant_alone(make: Make) -> None:
     store = make()
-    await store.keep(stored("k"))
-    assert await store.find("a", b"k") == stored("k")
-    assert await store.find("b", b"k") is None
-    await store.keep(stored("k", content=b"newer"))
-    assert await store.find("a", b"k") == stored("k", content=b"newer")
+    await store.keep([stored("k")])
+    assert await one_of(store, "a", "k") == stored("k")
+    assert await one_of(store, "b", "k") is None
+    await store.keep([stored("k", content=b"newer")])
+    assert await one_of(store, "a", "k") == stored("k", content=b"newer")
     assert await store.holdings() == [
         Holding(tenant="a", model="m", entries=1, bytes=AROUND_BYTES + 5)
     ]
 
 
+async def test_several_are_kept_and_found_at_once(make: Make) -> None:
+    store = make()
+    kept = [stored("k1"), stored("k2"), stored("k3")]
+    await store.keep([*kept, stored("k1", tenant="b")])
+    found = await store.find("a", [b"k3", b"none", b"k1"])
+    assert sorted(one.key for one in found) == [b"k1", b"k3"]
+    assert {one.tenant for one in found} == {"a"}
+    assert await store.find("a", []) == []
+
+
 async def test_the_oldest_of_who_has_most_makes_room(make: Make) -> None:
     store = make()
-    await store.keep(stored("quiet", tenant="b"))
+    await store.keep([stored("quiet", tenant="b")])
     for n in range(8):
-        await store.keep(stored(f"k{n}"))
-    assert await store.find("b", b"quiet") is not None
-    left = [n for n in range(8) if await store.find("a", f"k{n}".encode())]
+        await store.keep([stored(f"k{n}")])
+    assert await one_of(store, "b", "quiet") is not None
+    left = [n for n in range(8) if await one_of(store, "a", f"k{n}")]
     assert left == [4, 5, 6, 7]
 
 
 async def test_what_is_larger_than_all_of_it_isnt_kept(make: Make) -> None:
     store = make()
-    await store.keep(stored("small", tenant="b"))
-    await store.keep(stored("k"))
-    await store.keep(stored("k", content=b"x" * 2000))
-    assert await store.find("a", b"k") is None
-    assert await store.find("b", b"small") is not None
+    await store.keep([stored("small", tenant="b")])
+    await store.keep([stored("k")])
+    await store.keep([stored("k", content=b"x" * 2000)])
+    assert await one_of(store, "a", "k") is None
+    assert await one_of(store, "b", "small") is not None
 
 
 @pytest.mark.parametrize(
@@ -96,18 +110,18 @@ async def test_a_purge_removes_what_was_named(make: Make, which: Which, left: se
     store = make()
     entries = [stored("a1"), stored("a2", model="n"), stored("b1", tenant="b")]
     for entry in entries:
-        await store.keep(entry)
+        await store.keep([entry])
     assert await store.purge(which) == 3 - len(left)
-    assert {e.key.decode() for e in entries if await store.find(e.tenant, e.key)} == left
+    assert {e.key.decode() for e in entries if await store.find(e.tenant, [e.key])} == left
 
 
 async def test_what_is_gone_is_removed(make: Make) -> None:
     store = make()
-    await store.keep(stored("old", gone_ns=10))
-    await store.keep(stored("new", gone_ns=20))
+    await store.keep([stored("old", gone_ns=10)])
+    await store.keep([stored("new", gone_ns=20)])
     assert (await store.expire(9), await store.expire(10)) == (0, 1)
-    assert await store.find("a", b"old") is None
-    assert await store.find("a", b"new") is not None
+    assert await one_of(store, "a", "old") is None
+    assert await one_of(store, "a", "new") is not None
 
 
 STEPS = st.lists(
@@ -133,7 +147,7 @@ async def test_bounds_hold_and_nothing_crosses_tenants(
         key = b"%d" % name
         if what == "k":
             content = f"{tenant}:{n}:".encode() + b"x" * size
-            await store.keep(stored(str(name), tenant, content=content, gone_ns=n + 10))
+            await store.keep([stored(str(name), tenant, content=content, gone_ns=n + 10)])
             latest[tenant, key] = content
         elif what == "p":
             await store.purge(Which(tenant=tenant))
@@ -145,7 +159,7 @@ async def test_bounds_hold_and_nothing_crosses_tenants(
         assert sum(one.bytes for one in held) <= ROOM.bytes
     for tenant in "ab":
         for name in range(10):
-            found = await store.find(tenant, b"%d" % name)
+            found = await one_of(store, tenant, str(name))
             if found is not None:
                 assert found.content == latest[tenant, b"%d" % name]
 
@@ -154,12 +168,12 @@ async def test_processes_share_a_file_and_a_purge_leaves_nothing_in_it(tmp_path:
     path, room = tmp_path / "cache.db", Room(entries=100, bytes=1 << 20)
     one, other = SqliteCacheStore(path, room), SqliteCacheStore(path, room)
     for n in range(20):
-        await one.keep(stored(f"k{n}", content=b"SECRET-%d " % n * 500))
-    await one.keep(stored("kept", tenant="b", content=b"STAYS " * 500))
-    assert await other.find("a", b"k3") is not None
+        await one.keep([stored(f"k{n}", content=b"SECRET-%d " % n * 500)])
+    await one.keep([stored("kept", tenant="b", content=b"STAYS " * 500)])
+    assert await one_of(other, "a", "k3") is not None
     assert b"SECRET" in everything(tmp_path)
     assert await other.purge(Which(tenant="a")) == 20
-    assert await one.find("a", b"k3") is None
+    assert await one_of(one, "a", "k3") is None
     left = everything(tmp_path)
     assert b"SECRET" not in left
     assert b"STAYS" in left
@@ -173,6 +187,6 @@ async def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     path.write_bytes(b"no database" * 1000)
     store = SqliteCacheStore(path, ROOM)
-    await store.keep(stored("k"))
-    assert await store.find("a", b"k") is not None
+    await store.keep([stored("k")])
+    assert await one_of(store, "a", "k") is not None
     store.close()

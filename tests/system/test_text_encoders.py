@@ -345,7 +345,12 @@ def test_the_same_vectors_come_from_the_cache(server: Server, elsewhere: Fake) -
     asked = len(elsewhere.seen)
     again = server.http.post("/v1/embeddings", json={**body, "user": "somebody"})
     assert (first.headers["x-tiffin-cache"], again.headers["x-tiffin-cache"]) == ("miss", "hit")
-    assert (again.content, len(elsewhere.seen)) == (first.content, asked)
+    assert (again.json()["data"], len(elsewhere.seen)) == (first.json()["data"], asked)
+    assert again.json()["usage"]["total_tokens"] == 0
+    until(lambda: "x-tiffin-cache-inputs" in server.http.post("/v1/embeddings", json=body).headers)
+    more = server.http.post("/v1/embeddings", json={**body, "input": ["new", "say it again"]})
+    assert (more.headers["x-tiffin-cache"], elsewhere.seen[-1][1]["input"]) == ("partial", ["new"])
+    assert more.json()["data"][1]["embedding"] == first.json()["data"][0]["embedding"]
 
 
 @pytest.mark.parametrize("given", [["fine", "mail a.b@example.com"], [101, 7592, 102]], ids=str)

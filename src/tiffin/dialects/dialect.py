@@ -4,7 +4,7 @@ A dialect is pure: bytes in, typed values out, no I/O. One value a request carri
 depends on the protocol (`Asked`), and one value an attempt reads the reply on its way (`Reading`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -166,6 +166,34 @@ class Recasting(Protocol):
     def recast(self, body: bytes, form: str, wanted: str, usage: Usage) -> bytes | None:
         """An answer of one form in another; None where that can't be done for sure."""
         ...
+
+
+class Inputs(Protocol):
+    """The inputs of a request, each of which has an answer of its own."""
+
+    def parts(self) -> list[bytes]:
+        """What each input asks alone, canonically, in their order."""
+        ...
+
+    def only(self, places: Sequence[int]) -> Asked:
+        """A request for the inputs at some places alone, in that order."""
+        ...
+
+    def split(self, body: bytes) -> list[bytes]:
+        """What an answer says to each input, in their order; empty where that can't be told."""
+        ...
+
+    def joined(self, parts: Sequence[bytes], made: bytes) -> bytes:
+        """The answer that says this to each input. Those of them that were made now are in the
+        answer `made`, empty where there are none; only they used anything."""
+        ...
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """A request (`Asked`) whose inputs can be answered apart."""
+
+    inputs: Inputs
 
 
 class Dialect(Protocol):

@@ -120,6 +120,7 @@ class Account:
         "error",
         "first_at",
         "id",
+        "kept_inputs",
         "model",
         "opened",
         "opened_ns",
@@ -145,6 +146,7 @@ class Account:
         self.status = 0
         self.error: TiffinError | None = None
         self.cache = ""
+        self.kept_inputs = 0
         self.streamed = False
         self.first_at = 0.0
         self.usage = NO_USAGE
@@ -238,6 +240,7 @@ class Account:
                 revision=self.revision,
                 snapshot=self.snapshot,
                 cache=self.cache,
+                kept_inputs=self.kept_inputs,
                 duration_ns=int(lasted * 1e9),
                 ttft_ns=int((self.first_at - self.opened) * 1e9) if self.first_at else 0,
                 usage=self.usage,

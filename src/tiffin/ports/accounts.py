@@ -47,6 +47,7 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="closed")
     revision: str = ""
     snapshot: int = 0
     cache: str = ""
+    kept_inputs: int = 0
     duration_ns: int = 0
     ttft_ns: int = 0
     usage: Usage = Usage()
@@ -95,6 +96,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     error: str
     cache: str
+    kept_inputs: int
     opened_ns: int
     closed_ns: int
     duration_ns: int

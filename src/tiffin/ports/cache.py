@@ -1,7 +1,7 @@
 """What is kept of answers that may be given again: by tenant and key, bounded, and soon forgotten.
 
 Contract:
-- `find` gives what this tenant kept last under this key, and nothing of any other tenant.
+- `find` gives what this tenant kept last under these keys, and nothing of any other tenant.
 - What is in the store is never more than its `Room`: the oldest of the tenant that has most goes
   first. What is larger than all of it isn't kept.
 - After `purge` and `expire` returned nothing of what they removed is left, on disk neither, and no
@@ -10,6 +10,7 @@ Contract:
   time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -75,12 +76,12 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 class CacheStore(Protocol):
     """The store of answers."""
 
-    async def find(self, tenant: str, key: bytes) -> Stored | None:
-        """What is kept there, however old."""
+    async def find(self, tenant: str, keys: Sequence[bytes]) -> list[Stored]:
+        """What is kept there, however old, in any order."""
         ...
 
-    async def keep(self, entry: Stored) -> None:
-        """Keep it, in place of what was there, and of what is oldest where there is no room."""
+    async def keep(self, entries: Sequence[Stored]) -> None:
+        """Keep these, in place of what was there, and of what is oldest where there is no room."""
         ...
 
     async def purge(self, which: Which) -> int:

@@ -65,7 +65,8 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     pays `cost_pico` for it, whole pico-units (10⁻¹²) of `currency`, empty where nothing has a
     price; `loss_pico` is what somebody else is paid for what nobody got. `retried_ns` is device
     time of attempts before the last, which was at the model `target`: an `upstream` is one that is
-    paid for each use. `end_user` is whom it is for where its body says that, and no header did.
+    paid for each use. `end_user` is whom it is for where its body says that, and no header did. So
+    many `kept_inputs` of a request for vectors were answered by the cache.
     """
 
     v: int = EVENT_VERSION
@@ -78,6 +79,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     revision: str = ""
     snapshot: int = 0
     cache: str = ""
+    kept_inputs: int = 0
     duration_ns: int = 0
     ttft_ns: int = 0
     usage: Usage = Usage()

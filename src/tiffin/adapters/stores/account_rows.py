@@ -22,14 +22,15 @@ Pair = tuple[Opening, Closing]
 _HEADING = "tenant, key, endpoint, model, revision, outcome, status, error, cache"
 _FIND_HEADING = f"SELECT id FROM heading WHERE ({_HEADING}) = (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _ADD_HEADING = f"INSERT INTO heading ({_HEADING}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-_COLUMNS = 31
+_COLUMNS = 32
 _ENTRY = f"(NULL{', ?' * _COLUMNS})"
 _ADD_ENTRY = f"""
     INSERT INTO account (
         seq, id, heading, opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns,
         prompt_tokens, completion_tokens, cached_tokens, measured, snapshot, trace_id, client_id,
         attempts, prepare_ns, rows, pages, pixels, audio_ms, reasoning_tokens, retried_ns,
-        cost_pico, loss_pico, currency, project, end_user, tag, target, upstream
+        cost_pico, loss_pico, currency, project, end_user, tag, target, upstream,
+        kept_inputs
     ) VALUES {_ENTRY}
 """  # noqa: S608 - a constant
 _AT_ONCE = 32
@@ -51,10 +52,10 @@ _OPENINGS = """
 _ONE_OF = "id IN (SELECT value FROM json_each(?))"
 _ENTRIES = """
     SELECT seq, account.id, tenant, key, endpoint, model, revision, outcome, status, error, cache,
-           opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns, prompt_tokens,
-           completion_tokens, cached_tokens, reasoning_tokens, prepare_ns, rows, pages, pixels,
-           audio_ms, measured, snapshot, trace_id, client_id, project, end_user, tag, cost_pico,
-           loss_pico, currency, retried_ns, target, upstream, attempts
+           kept_inputs, opened_ns, closed_ns, duration_ns, ttft_ns, queue_ns, device_ns,
+           prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, prepare_ns, rows,
+           pages, pixels, audio_ms, measured, snapshot, trace_id, client_id, project, end_user,
+           tag, cost_pico, loss_pico, currency, retried_ns, target, upstream, attempts
     FROM account JOIN heading ON heading.id = account.heading
 """
 _TOTALS = """
@@ -188,7 +189,7 @@ def _post(db: Connection, pairs: Iterable[Pair], headings: Headings) -> None:
             o.trace_id, o.client_id, str(c.attempts, "utf-8"),
             u.prepare_ns, u.rows, u.pages, u.pixels, u.audio_ms, u.reasoning_tokens, c.retried_ns,
             c.cost_pico, c.loss_pico, c.currency, o.project, c.end_user or o.end_user, o.tag,
-            c.target, c.upstream,
+            c.target, c.upstream, c.kept_inputs,
         )  # fmt: skip
         place = (
             c.at_ns // HALF_HOUR_NS, name, o.project, o.tag, c.target, c.upstream, u.measured,

@@ -8,8 +8,10 @@ import contextlib
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from sqlite3 import Connection
+from typing import Any
 
 from tiffin.adapters.stores.connection import BUSY_S, SqliteThread, transaction
 from tiffin.ports.cache import Holding, Room, Stored, Which
@@ -17,6 +19,7 @@ from tiffin.ports.cache import Holding, Room, Stored, Which
 VERSION = 1
 EXPIRE_AT_ONCE = 1000
 CHECKPOINT_TRIES = 50
+FIND_AT_ONCE = 500
 
 _COLUMNS = "tenant, key, model, made_ns, fresh_ns, gone_ns, content"
 # `held` is what `entry` comes to by tenant, in the same step as every change.
@@ -51,20 +54,29 @@ class SqliteCacheStore:
         self._writer = SqliteThread(path, "cache-write", connect)
         self._reader = SqliteThread(path, "cache-read", connect)
 
-    async def find(self, tenant: str, key: bytes) -> Stored | None:
+    async def find(self, tenant: str, keys: Sequence[bytes]) -> list[Stored]:
         """What is kept there, however old."""
 
-        def read(db: Connection) -> Stored | None:
-            text = f"SELECT {_COLUMNS} FROM entry WHERE tenant = ? AND key = ?"  # noqa: S608
-            row = db.execute(text, (tenant, key)).fetchone()
-            names = Stored.__struct_fields__
-            return Stored(**dict(zip(names, row, strict=True))) if row else None
+        def read(db: Connection) -> list[Stored]:
+            found: list[Stored] = []
+            for start in range(0, len(keys), FIND_AT_ONCE):
+                some = keys[start : start + FIND_AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                text = f"SELECT {_COLUMNS} FROM entry WHERE tenant = ? AND key IN ({marks})"  # noqa: S608
+                found += map(_entry, db.execute(text, (tenant, *some)))
+            return found
 
         return await self._reader.run(read)
 
-    async def keep(self, entry: Stored) -> None:
-        """Keep it."""
-        await self._writer.run(lambda db: self._keep(db, entry))
+    async def keep(self, entries: Sequence[Stored]) -> None:
+        """Keep these."""
+
+        def write(db: Connection) -> None:
+            with transaction(db):
+                for entry in entries:
+                    self._keep(db, entry)
+
+        await self._writer.run(write)
 
     async def purge(self, which: Which) -> int:
         """Remove these."""
@@ -113,21 +125,20 @@ class SqliteCacheStore:
         self._writer.close()
 
     def _keep(self, db: Connection, entry: Stored) -> None:
-        with transaction(db):
-            db.execute("DELETE FROM entry WHERE tenant = ? AND key = ?", (entry.tenant, entry.key))
-            if entry.size > self._room.bytes:
-                return
-            values = (*(getattr(entry, name) for name in Stored.__struct_fields__), entry.size)
-            marks = ", ".join("?" * len(values))
+        db.execute("DELETE FROM entry WHERE tenant = ? AND key = ?", (entry.tenant, entry.key))
+        if entry.size > self._room.bytes:
+            return
+        values = (*(getattr(entry, name) for name in Stored.__struct_fields__), entry.size)
+        marks = ", ".join("?" * len(values))
+        db.execute(
+            f"INSERT INTO entry ({_COLUMNS}, bytes) VALUES ({marks})",  # noqa: S608
+            values,
+        )
+        while self._is_over(db):
             db.execute(
-                f"INSERT INTO entry ({_COLUMNS}, bytes) VALUES ({marks})",  # noqa: S608
-                values,
+                "DELETE FROM entry WHERE seq IN (SELECT seq FROM entry WHERE tenant ="
+                " (SELECT tenant FROM held ORDER BY bytes DESC LIMIT 1) ORDER BY seq LIMIT 1)"
             )
-            while self._is_over(db):
-                db.execute(
-                    "DELETE FROM entry WHERE seq IN (SELECT seq FROM entry WHERE tenant ="
-                    " (SELECT tenant FROM held ORDER BY bytes DESC LIMIT 1) ORDER BY seq LIMIT 1)"
-                )
 
     def _is_over(self, db: Connection) -> bool:
         entries, size = db.execute("SELECT sum(entries), sum(bytes) FROM held").fetchone()
@@ -167,6 +178,11 @@ def _opened(path: Path) -> Connection:
         db.close()
         raise
     return db
+
+
+def _entry(row: tuple[str | bytes | int, ...]) -> Stored:
+    values: dict[str, Any] = dict(zip(Stored.__struct_fields__, row, strict=True))
+    return Stored(**values)
 
 
 def _statements() -> list[str]:

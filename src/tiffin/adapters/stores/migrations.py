@@ -98,4 +98,5 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     """,
     "ALTER TABLE run ADD COLUMN opaque INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE account ADD COLUMN kept_inputs INTEGER NOT NULL DEFAULT 0;",
 )

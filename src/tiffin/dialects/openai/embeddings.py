@@ -38,7 +38,7 @@ def read_embedding(exchange: Exchange, body: bytes) -> "EmbeddingAsked":
 class EmbeddingAsked:
     """One request for vectors; satisfies `dialects.dialect.Asked`."""
 
-    __slots__ = ("_canonical", "end_user", "model", "request")
+    __slots__ = ("_canonical", "end_user", "inputs", "model", "request")
 
     operation = "embedding"
     streaming = False
@@ -51,6 +51,7 @@ class EmbeddingAsked:
     def __init__(self, request: EmbeddingRequest, canonical: bytes) -> None:
         self._canonical = canonical
         self.request = request
+        self.inputs = EmbeddingInputs(request)
         self.model = request.model
         self.end_user = request.user or ""
 
@@ -111,6 +112,70 @@ class EmbeddingAsked:
         return ""
 
 
+class EmbeddingInputs:
+    """The texts of a request, one by one; satisfies `dialects.dialect.Inputs`."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: EmbeddingRequest) -> None:
+        self._request = request
+
+    def parts(self) -> list[bytes]:
+        """Each text as if it was asked for alone."""
+        form = self._request.encoding_format or FORMATS[0]
+        alone = msgspec.structs.replace(self._request, encoding_format=form, user=None)
+        each: list[Any] = list(inputs_of(self._request))
+        return [_encode(msgspec.structs.replace(alone, input=given)) for given in each]
+
+    def only(self, places: Sequence[int]) -> "EmbeddingAsked":
+        """A request for some of its texts."""
+        every = inputs_of(self._request)
+        some: Any = [every[place] for place in places]
+        request = msgspec.structs.replace(self._request, input=some)
+        return EmbeddingAsked(request, _encode(request))
+
+    def split(self, body: bytes) -> list[bytes]:
+        """The vectors, each with the name of who made it."""
+        try:
+            told = _ANSWERS.decode(body)
+        except msgspec.DecodeError:
+            return []
+        rows = told.data
+        if any(row.index is not None for row in rows):
+            rows = sorted(rows, key=lambda row: -1 if row.index is None else row.index)
+            if [row.index for row in rows] != list(range(len(rows))):
+                return []
+        return [_encode(_Vector(model=told.model, embedding=row.embedding)) for row in rows]
+
+    def joined(self, parts: Sequence[bytes], made: bytes) -> bytes:
+        """The vectors in one answer."""
+        vectors = [_VECTORS.decode(part) for part in parts]
+        told = _ANSWERS.decode(made) if made else _Answer(data=[], model=vectors[0].model)
+        return _listed([bytes(one.embedding) for one in vectors], told.model, bytes(told.usage))
+
+
+class _Row(msgspec.Struct, gc=False):
+    embedding: msgspec.Raw
+    index: int | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
+    data: list[_Row]
+    model: str = ""
+    usage: msgspec.Raw = msgspec.Raw(b'{"prompt_tokens":0,"total_tokens":0}')
+
+
+class _Vector(msgspec.Struct, gc=False):
+    """What is kept of a text: its vector as it was told, and the name of the model with it."""
+
+    model: str
+    embedding: msgspec.Raw
+
+
+_ANSWERS = msgspec.json.Decoder(_Answer)
+_VECTORS = msgspec.json.Decoder(_Vector)
+
+
 def check(request: EmbeddingRequest) -> None:
     """Raise `SchemaViolation` where no model could answer as asked."""
     form = request.encoding_format
@@ -151,15 +216,17 @@ def embeddings_reply(
 ) -> bytes:
     """The answer: a vector for each input, in their order."""
     shape = _base64 if form == "base64" else _floats
+    usage = b'{"prompt_tokens":%d,"total_tokens":%d}' % (prompt_tokens, prompt_tokens)
+    return _listed([shape(vector) for vector in vectors], model, usage)
+
+
+def _listed(vectors: Sequence[bytes], model: str, usage: bytes) -> bytes:
     rows = [
-        b'{"object":"embedding","index":%d,"embedding":%b}' % (at, shape(vector))
+        b'{"object":"embedding","index":%d,"embedding":%b}' % (at, vector)
         for at, vector in enumerate(vectors)
     ]
-    return b'{"object":"list","data":[%b],"model":%b,"usage":%b}' % (
-        b",".join(rows),
-        _encode(model),
-        b'{"prompt_tokens":%d,"total_tokens":%d}' % (prompt_tokens, prompt_tokens),
-    )
+    parts = (b",".join(rows), _encode(model), usage)
+    return b'{"object":"list","data":[%b],"model":%b,"usage":%b}' % parts
 
 
 def _base64(vector: bytes) -> bytes:

@@ -7,9 +7,9 @@ in between is given it too.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from typing import Protocol
 
 from tiffin.dialects.dialect import Whole
 from tiffin.errors import DeadlineExceeded, Draining, TiffinError
@@ -26,17 +26,41 @@ HELD_BYTES = 1_048_576
 Making = Callable[[Run, Account], AbstractAsyncContextManager[Answer]]
 
 
-@dataclass(slots=True)
-class Course:
-    """What a flight does: look whether there is an answer, else have it made, and keep it; where it
-    can't be made, look for one that is `stale`."""
+class Course(Protocol):
+    """What a flight does, for a request and those like it.
+
+    `result` is what the cache came to, as clients are told it, and `kept_inputs` how many of the
+    request's inputs were answered by it; both hold once there is an answer.
+    """
 
     run: Run
     delivery: Delivery
-    find: Callable[[], Awaitable[Kept | None]]
-    stale: Callable[[], Awaitable[Kept | None]]
-    make: Making
-    keep: "Callable[[Flight], Awaitable[None]]"
+    result: str
+    kept_inputs: int
+
+    def headers(self) -> Headers:
+        """What else clients are told of it."""
+        ...
+
+    async def find(self) -> Kept | None:
+        """The answer, if it is kept."""
+        ...
+
+    async def stale(self) -> Kept | None:
+        """The answer where none can be made: one that was good."""
+        ...
+
+    def make(self, run: Run, account: Account) -> AbstractAsyncContextManager[Answer]:
+        """A context that makes the answer, or what of it isn't kept."""
+        ...
+
+    def unpaid(self, body: bytes) -> bytes:
+        """A whole answer as those get it whose request didn't make it."""
+        ...
+
+    async def keep(self, flight: "Flight") -> None:
+        """Keep what a flight made."""
+        ...
 
 
 class Flight:
@@ -46,7 +70,6 @@ class Flight:
         self.run = course.run
         self.work = course.delivery.account.apart()
         self.kept: Kept | None = None
-        self.is_stale = False
         self.answer: Answer | None = None
         self.error: BaseException | None = None
         self.over = False
@@ -58,7 +81,7 @@ class Flight:
         self._room = asyncio.Event()
         self._ended = asyncio.Event()
         self._due = self.run.due.deadline
-        self._course = course
+        self.course = course
         self._record = Delivery(Recording(self), self.work, course.delivery.dialect, [])
         self.task = asyncio.ensure_future(self._fly())
 
@@ -101,7 +124,8 @@ class Flight:
             self.payer = next(iter(self._seats))
             seat.account.hand_over(self.run.plan.targets[0].price)
             self.payer.pays = True
-            self.payer.account.cache = "miss"
+            self.payer.account.cache = self.course.result
+            self.payer.account.kept_inputs = self.course.kept_inputs
             return
         try:
             if not self.over:
@@ -133,11 +157,11 @@ class Flight:
     async def _fly(self) -> None:
         await self._have_it()
         if self.complete and self.whole:
-            await self._course.keep(self)
+            await self.course.keep(self)
 
     async def _have_it(self) -> None:
         try:
-            self.kept = await self._course.find()
+            self.kept = await self.course.find()
             if self.kept is None:
                 await self._make_it()
         except asyncio.CancelledError:
@@ -153,7 +177,7 @@ class Flight:
 
     async def _make_it(self) -> None:
         """Have it made; where its targets fail before anything of it is there, another will do."""
-        course = self._course
+        course = self.course
         try:
             async with course.make(self.run, self.work) as self.answer:
                 await send_answer(self._record, self.answer)
@@ -163,14 +187,13 @@ class Flight:
             self.kept = await course.stale()
             if self.kept is None:
                 raise
-            self.is_stale = True
         else:
             self.complete = True
 
     def _settle(self) -> None:
         """What it came to is the payer's."""
         payer = self.payer
-        if payer is not None and (self.kept is None or self.is_stale):
+        if payer is not None and (self.kept is None or self.work.attempts):
             payer.account.take(self.work)
         if self.over:
             self.payer = None
@@ -211,7 +234,8 @@ class Seat:
         """What there is, for this request."""
         found = self.flight.answer
         if isinstance(found, Whole):
-            return Whole(found.headers, found.body, self.account.usage)
+            body = found.body if self.pays else self.flight.course.unpaid(found.body)
+            return Whole(found.headers, body, self.account.usage)
         return Begun(b"", SeatReply(self), SeatReading(self))
 
     @property

@@ -1,5 +1,7 @@
 """Answers in this process's memory; satisfies `ports.cache.CacheStore`. They end with it."""
 
+from collections.abc import Sequence
+
 from tiffin.ports.cache import Holding, Room, Stored, Which
 
 ROOM = Room(entries=10_000, bytes=67_108_864)
@@ -13,20 +15,15 @@ class MemoryCacheStore:
         self._shelves: dict[str, dict[bytes, Stored]] = {}  # each the oldest first
         self._sizes: dict[str, int] = {}
 
-    async def find(self, tenant: str, key: bytes) -> Stored | None:
+    async def find(self, tenant: str, keys: Sequence[bytes]) -> list[Stored]:
         """What is kept there, however old."""
-        return self._shelves.get(tenant, {}).get(key)
+        shelf = self._shelves.get(tenant, {})
+        return [shelf[key] for key in keys if key in shelf]
 
-    async def keep(self, entry: Stored) -> None:
-        """Keep it."""
-        self._drop(entry.tenant, entry.key)
-        if entry.size > self._room.bytes:
-            return
-        self._shelves.setdefault(entry.tenant, {})[entry.key] = entry
-        self._sizes[entry.tenant] = self._sizes.get(entry.tenant, 0) + entry.size
-        while self._is_over():
-            most = max(self._sizes, key=lambda tenant: self._sizes[tenant])
-            self._drop(most, next(iter(self._shelves[most])))
+    async def keep(self, entries: Sequence[Stored]) -> None:
+        """Keep these."""
+        for entry in entries:
+            self._keep(entry)
 
     async def purge(self, which: Which) -> int:
         """Remove these."""
@@ -50,6 +47,16 @@ class MemoryCacheStore:
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def _keep(self, entry: Stored) -> None:
+        self._drop(entry.tenant, entry.key)
+        if entry.size > self._room.bytes:
+            return
+        self._shelves.setdefault(entry.tenant, {})[entry.key] = entry
+        self._sizes[entry.tenant] = self._sizes.get(entry.tenant, 0) + entry.size
+        while self._is_over():
+            most = max(self._sizes, key=lambda tenant: self._sizes[tenant])
+            self._drop(most, next(iter(self._shelves[most])))
 
     def _entries(self) -> list[Stored]:
         return [entry for shelf in self._shelves.values() for entry in shelf.values()]

@@ -4,6 +4,7 @@ What fails here costs an answer its second use and nothing else.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 import structlog
@@ -18,6 +19,8 @@ from tiffin.types.caching import Caching
 from tiffin.types.usage import Usage
 
 ANSWER_BYTES = 1_048_576
+MAX_KEEPING = 256
+OPEN_AT_ONCE = 64
 
 log = structlog.get_logger("tiffin.gateway")
 
@@ -57,43 +60,42 @@ class Shelf:
         self.answer_bytes = answer_bytes
         self._vault = vault
         self._fault = ""
+        self._keeping = 0
 
-    async def find(self, slot: Slot, *, stale: bool = False) -> Remembered | None:
-        """The answer that is kept there, if it is good; with `stale` also one that was."""
+    async def find(self, slots: Sequence[Slot], *, stale: bool = False) -> dict[Slot, Remembered]:
+        """The answers that are kept in slots of one tenant, those that are good; with `stale` also
+        those that were."""
+        found: dict[Slot, Remembered] = {}
         try:
-            stored = await self.store.find(slot.tenant, slot.key)
+            keys = {slot.key: slot for slot in slots}
+            stored = await self.store.find(slots[0].tenant, list(keys))
             now_ns = self.clock.now_ns()
-            if stored is None or now_ns >= (stored.gone_ns if stale else stored.fresh_ns):
-                return None
-            content = await self.opened(slot.label, stored.content)
-            return msgspec.msgpack.decode(content, type=Remembered)
+            for at, one in enumerate(stored):
+                if at and at % OPEN_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # others have their turn
+                if now_ns < (one.gone_ns if stale else one.fresh_ns):
+                    slot = keys[one.key]
+                    content = await self.opened(slot.label, one.content)
+                    found[slot] = msgspec.msgpack.decode(content, type=Remembered)
         except NotFound:  # its tenant's keys were destroyed
-            return None
+            return {}
         except (TiffinError, msgspec.DecodeError) as error:
             self._failed(error)
-            return None
+        return found
 
-    async def keep(self, slot: Slot, rules: Caching, answer: Remembered) -> None:
-        """Keep an answer, if it isn't too large."""
-        if len(answer.body) > self.answer_bytes:
+    async def keep(self, answers: Sequence[tuple[Slot, Remembered]], rules: Caching) -> None:
+        """Keep answers that aren't too large; where too much is being kept already they aren't."""
+        if self._keeping >= MAX_KEEPING:
             return
+        self._keeping += 1
         try:
-            now_ns = self.clock.now_ns()
-            fresh_ns = now_ns + int(rules.ttl_s * 1e9)
-            await self.store.keep(
-                Stored(
-                    tenant=slot.tenant,
-                    key=slot.key,
-                    model=slot.model,
-                    made_ns=now_ns,
-                    fresh_ns=fresh_ns,
-                    gone_ns=fresh_ns + int(rules.stale_s * 1e9),
-                    content=await self.sealed(slot.label, msgspec.msgpack.encode(answer)),
-                )
-            )
+            fit = [one for one in answers if len(one[1].body) <= self.answer_bytes]
+            await self.store.keep([await self._stored(*one, rules) for one in fit])
             self._fault = ""
         except TiffinError as error:
             self._failed(error)
+        finally:
+            self._keeping -= 1
 
     async def expire(self) -> None:
         """Let go of what is gone."""
@@ -115,6 +117,19 @@ class Shelf:
             return content
         await self._ready(self._vault, label.tenant)
         return self._vault.open(label, content)
+
+    async def _stored(self, slot: Slot, answer: Remembered, rules: Caching) -> Stored:
+        now_ns = self.clock.now_ns()
+        fresh_ns = now_ns + int(rules.ttl_s * 1e9)
+        return Stored(
+            tenant=slot.tenant,
+            key=slot.key,
+            model=slot.model,
+            made_ns=now_ns,
+            fresh_ns=fresh_ns,
+            gone_ns=fresh_ns + int(rules.stale_s * 1e9),
+            content=await self.sealed(slot.label, msgspec.msgpack.encode(answer)),
+        )
 
     async def _ready(self, vault: Vault, tenant: str) -> None:
         if not vault.ready(tenant):

@@ -1,5 +1,6 @@
 """What is given again, in which form, and what never is."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -163,10 +164,10 @@ class Sealing:
 class Failing(MemoryCacheStore):
     """Can't be used."""
 
-    async def find(self, tenant: str, key: bytes) -> Stored | None:
+    async def find(self, tenant: str, keys: Sequence[bytes]) -> list[Stored]:
         raise Unavailable("broken")
 
-    async def keep(self, entry: Stored) -> None:
+    async def keep(self, entries: Sequence[Stored]) -> None:
         raise Unavailable("broken")
 
 
