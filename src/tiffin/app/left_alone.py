@@ -51,12 +51,13 @@ class LeftAlone:
         now_ns = self._clock.now_ns()
         if _alike(_since(self._written, now_ns), held):
             return
-        self._written = _File(now_ns, dict(list(held.items())[:MAX_KEPT]))
-        with suppress(OSError):
+        file = _File(now_ns, dict(list(held.items())[:MAX_KEPT]))
+        with suppress(OSError):  # written again at the next look
             if held:
-                replace_file(self._path, msgspec.json.encode(self._written), lasting=False)
+                replace_file(self._path, msgspec.json.encode(file), lasting=False)
             else:
                 self._path.unlink(missing_ok=True)
+            self._written = file
 
 
 def _since(file: _File, now_ns: int) -> Upstreams:

@@ -98,6 +98,7 @@ class Pool:
         """
         wanted = {t for plan in snapshot.plans.values() for t in plan.targets}
         self._broken = {}
+        served = {m for m, one in self._of_model.items() if self._serves(one)}
         self._of_model = {target.model: target for target in wanted}
         known, self._places = self._places, {}
         before, self._stations = self._stations, {}
@@ -115,7 +116,8 @@ class Pool:
                 station.upstream.keep([place.key for place in station.places])
         for target in snapshot.coming.values():
             list(self._places_of(target, known))
-        self._trust(snapshot)
+        served |= {one.model for one in snapshot.deployments if one.name in snapshot.leaving}
+        self._trust(served)
         self._retired += known.values()
         self._sweep()
         self._used_ns = {m: at for m, at in self._used_ns.items() if m in self._of_model}
@@ -278,9 +280,12 @@ class Pool:
             loaded=ready,
         )
 
-    def _trust(self, snapshot: Snapshot) -> None:
-        """What took the place of replicas that leave was ready by then, whoever else knows it."""
-        replaced = {one.model for one in snapshot.deployments if one.name in snapshot.leaving}
+    def _serves(self, target: Target) -> bool:
+        station = self._stations.get(target)
+        return station is not None and station.upstream is None and station.ready()
+
+    def _trust(self, replaced: set[str]) -> None:
+        """What takes the place of replicas that serve was ready by then, whoever else knows it."""
         for target, station in self._stations.items():
             if target.model in replaced and not station.ready():
                 for place in station.places:

@@ -49,6 +49,15 @@ def test_it_is_written_when_it_changed_alone_and_goes_when_nothing_is_left(
     assert not path.exists()
 
 
+def test_what_a_disk_refused_is_written_at_the_next_look(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path / "data")
+    kept = LeftAlone(folder, "gateway", FakeClock())
+    kept.write(HELD)  # there is no folder
+    left_alone(folder, "gateway").parent.mkdir(parents=True)
+    kept.write(HELD)
+    assert kept.read() == HELD
+
+
 def test_a_file_that_makes_no_sense_is_nothing(folder: DataFolder) -> None:
     left_alone(folder, "gateway").write_text('{"at_ns": 1, "held": [')
     assert LeftAlone(folder, "gateway", FakeClock()).read() == {}
