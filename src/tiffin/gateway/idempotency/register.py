@@ -82,7 +82,10 @@ class Register:
         self._tell(msgspec.structs.replace(claim, standing=Standing.PAYING))
 
     def keep(self, claim: Fact, answer: KeptAnswer | None) -> None:
-        """It is answered; None is an answer that is too large to be kept. Never raises."""
+        """It is answered; None is an answer that is too large to be kept. Never raises.
+
+        Where the disk takes no answer, the key is done all the same.
+        """
         done = msgspec.structs.replace(claim, standing=Standing.DONE)
         if answer is not None:
             try:
@@ -152,7 +155,7 @@ class Register:
         return one.lost > BORNE and self._clock.now_ns() < one.at_ns + self.keys.bounds.keep_ns
 
     def _answer(self, entry: Entry) -> KeptAnswer:
-        fact, reason = entry.fact, "it was too large"
+        fact, reason = entry.fact, "it was too large, or the disk had no room"
         if fact.kept:
             try:
                 content = self._vault.open(_label(fact), self._log.content(entry.place))
