@@ -7,7 +7,7 @@ import pytest
 from openai import OpenAI
 
 from tests.system.server import KEY, Server
-from tests.system.upstream_fake import Upstream, serving
+from tests.system.upstream_fake import Answer, Upstream, serving
 
 pytestmark = pytest.mark.xdist_group("profiles")
 
@@ -21,6 +21,8 @@ model = "big one"
 key_file = "{key}"
 """
 # Where each is asked, and what carries the key.
+BELOW = {"cohere": "/compatibility/v1"}
+RANKED = {"cohere": "/v2/rerank", "jina": "/v1/rerank"}
 ASKED = {
     "openai": ("/v1/chat/completions", "authorization", f"Bearer {SECRET}"),
     "azure": (
@@ -46,7 +48,10 @@ def server(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iter
     folder = tmp_path_factory.mktemp("profiles")
     key = folder / "theirs"
     key.write_text(SECRET)
-    models = [MODELS.format(name=name, url=f"{upstream.address}/v1", key=key) for name in ASKED]
+    models = [
+        MODELS.format(name=name, url=f"{upstream.address}{BELOW.get(name, '/v1')}", key=key)
+        for name in [*ASKED, *RANKED]
+    ]
     server = Server(folder, "".join(models))
     try:
         server.start()
@@ -102,6 +107,34 @@ def test_what_the_kind_cannot_do_is_refused_before_it_is_asked(
     with pytest.raises(openai.BadRequestError, match="doesn't do embedding"):
         client.embeddings.create(model="groq", input="hello")
     assert upstream.seen == []
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+@pytest.mark.parametrize("name", RANKED)
+def test_documents_are_ranked_elsewhere(
+    server: Server, upstream: Upstream, name: str, path: str
+) -> None:
+    upstream.seen.clear()
+    told = {"id": "r", "results": [{"index": 1, "relevance_score": 0.9}]}
+    upstream.answers[RANKED[name]] = Answer(told=told)
+    asked = {"model": name, "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}
+    answer = server.http.post(path, json=asked)
+    assert (answer.status_code, answer.json()) == (200, told)
+    [seen] = upstream.seen
+    assert seen.path == RANKED[name]
+    assert seen.headers["authorization"] == f"Bearer {SECRET}"
+    assert (seen.told["model"], seen.told["documents"]) == ("big one", ["a", "b"])
+
+
+def test_a_rankers_own_word_for_what_is_wrong_is_passed_on(
+    server: Server, upstream: Upstream
+) -> None:
+    upstream.answers["/v2/rerank"] = Answer(status=400, told={"message": "too many documents"})
+    answer = server.http.post(
+        "/v2/rerank", json={"model": "cohere", "query": "q", "documents": ["a"]}
+    )
+    assert answer.status_code == 400
+    assert "too many documents" in answer.text
 
 
 def test_tokens_are_counted_at_the_root_of_a_vllm(server: Server, upstream: Upstream) -> None:

@@ -13,7 +13,7 @@ from tiffin.dialects.documents.dialect import read_document
 from tiffin.dialects.oip.dialect import InferDialect
 from tiffin.dialects.openai.dialect import OpenAIDialect, Read
 from tiffin.dialects.openai.embeddings import read_embedding
-from tiffin.dialects.openai.rerank import read_rerank
+from tiffin.dialects.openai.rerank import COHERES, read_rerank
 from tiffin.dialects.openai.responses import ResponsesDialect
 from tiffin.dialects.openai.text import TextEndpoint
 from tiffin.dialects.openai.transcriptions import PATH as TRANSCRIPTIONS
@@ -72,7 +72,8 @@ def all_operations(responses: ResponsesDialect | None = None) -> Operations:
             b"/tokenize": _text("tokenize", "tokenize", b"/tokenize"),
             b"/detokenize": _text("detokenize", "detokenize", b"/detokenize"),
             b"/v1/embeddings": Operation("embeddings", OpenAIDialect(read_embedding)),
-            b"/v1/rerank": Operation("rerank", OpenAIDialect(read_rerank)),
+            b"/v1/rerank": (rerank := Operation("rerank", OpenAIDialect(read_rerank))),
+            COHERES: rerank,
             TRANSCRIPTIONS: Operation("transcriptions", OpenAIDialect(read_transcription)),
             MESSAGES: _anthropic("messages", read_message_request),
             COUNT: _anthropic("count_tokens", read_count),

@@ -34,6 +34,8 @@ _OPENAIS_OWN = frozenset(
 _ENGINES = _OPENAIS_OWN | {"best_of", "suffix", "tools.strict"}
 _LOGPROBS = frozenset({"logprobs", "top_logprobs"})
 
+_ROOTED: Final = (("/tokenize", "/tokenize"), ("/detokenize", "/detokenize"))
+
 # Without effect on an answer, so they can be left out where they would be refused.
 LABELS: Final = frozenset(
     {"user", "metadata", "safety_identifier", "prompt_cache_key", "messages.name"}
@@ -47,7 +49,7 @@ class Profile:
     `url` is where it is for everybody, empty where each has its own; `hosted` says that it's out on
     the internet and reaches nothing of ours. `key_header` carries the key, after `key_prefix`.
     `path` makes an endpoint's path below the address of `{path}` (as `/chat/completions`),
-    `{model}` and `{version}`; those in `rooted` lie beside the address's last `/v1` instead.
+    `{model}` and `{version}`; those in `rooted` lie elsewhere, beside the address's `end`.
     `version` is the API's where a section names none.
     `limit_name` is the one name by which it knows the limit of an answer (empty: both).
     `asks_usage` is whether a stream's usage must be asked for; others refuse the question and tell.
@@ -63,7 +65,8 @@ class Profile:
     key_header: str = "authorization"
     key_prefix: str = "Bearer "
     path: str = "{path}"
-    rooted: frozenset[str] = frozenset({"/tokenize", "/detokenize"})
+    end: str = "/v1"
+    rooted: tuple[tuple[str, str], ...] = _ROOTED
     version: str = ""
     limit_name: str = ""
     asks_usage: bool = True
@@ -74,8 +77,9 @@ class Profile:
     def place(self, path: bytes, *, below: str, model: str, version: str) -> bytes:
         """Where a server at an address whose path is `below` answers what is asked at `path`."""
         name = path.decode()
-        if name in self.rooted:
-            return (below.removesuffix("/v1") + name).encode()
+        for rooted, place in self.rooted:
+            if name == rooted:
+                return (below.removesuffix(self.end) + place).encode()
         version = version or self.version
         return (
             below + self.path.format(path=name, model=quote(model, safe=""), version=version)
@@ -160,6 +164,28 @@ PROFILES: Final[dict[str, Profile]] = {
         limit_name="max_tokens",
         asks_usage=False,
         unsupported=_OPENAIS_OWN | _LOGPROBS | {"seed", "logit_bias", "reasoning_effort"},
+        unsent=LABELS,
+    ),
+    "cohere": Profile(
+        url="https://api.cohere.ai/compatibility/v1",
+        hosted=True,
+        serves=(*_CHAT, "embedding", "rerank"),
+        end="/compatibility/v1",
+        rooted=(("/rerank", "/v2/rerank"),),
+        limit_name="max_tokens",
+        unsupported=_OPENAIS_OWN
+        | _LOGPROBS
+        | {"n", "logit_bias", "parallel_tool_calls", "tools.strict", "content.input_audio"}
+        | {"rerank.return_documents", "rerank.rank_fields", "rerank.max_chunks_per_doc"},
+        unsent=LABELS,
+    ),
+    "jina": Profile(
+        url="https://api.jina.ai/v1",
+        hosted=True,
+        serves=("embedding", "rerank"),
+        unsupported=frozenset(
+            {"rerank.rank_fields", "rerank.max_chunks_per_doc", "rerank.max_tokens_per_doc"}
+        ),
         unsent=LABELS,
     ),
     "sarvam": Profile(

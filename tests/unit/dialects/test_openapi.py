@@ -32,7 +32,11 @@ PATHS = {
     "/tokenize": "tokenize",
     "/detokenize": "detokenize",
 }
-READS: dict[str, Read] = {"/v1/embeddings": read_embedding, "/v1/rerank": read_rerank}
+READS: dict[str, Read] = {
+    "/v1/embeddings": read_embedding,
+    "/v1/rerank": read_rerank,
+    "/v2/rerank": read_rerank,
+}
 ANSWER = """{"id":"a","object":"%s","created":1,"model":"m","choices":[],
     "usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"""
 ANSWERS = {
@@ -74,7 +78,7 @@ def endpoint(kind: str, check: Callable[[bytes], None]) -> Any:
             if BEYOND_SCHEMAS.search(error.message):
                 error = ModelNotFound("no model could answer this")
             return failed(error)
-        return Response(ANSWERS[kind], media_type="application/json")
+        return Response(ANSWERS[kind.replace("/v2/", "/v1/")], media_type="application/json")
 
     return answer
 

@@ -19,6 +19,7 @@ from tiffin.types.text import (
     StreamOptions,
     ToolCall,
 )
+from tiffin.types.texts import RerankRequest
 
 ROOTS = {
     "": {*ChatRequest.__struct_fields__, *CompletionRequest.__struct_fields__},
@@ -28,6 +29,7 @@ ROOTS = {
     "tools": set(Function.__struct_fields__),
     "stream_options": set(StreamOptions.__struct_fields__),
     "echo": {"logprobs"},
+    "rerank": set(RerankRequest.__struct_fields__),
     "response_format": {"text", "json_object", "json_schema"},
 }
 

@@ -115,6 +115,15 @@ def test_a_route_refuses_what_any_of_its_servers_cannot_do() -> None:
         ("vllm", b"/tokenize", "/v1", b"/tokenize"),
         ("vllm", b"/tokenize", "/team/v1", b"/team/tokenize"),
         ("", b"/v2/models/a/infer", "", b"/v2/models/a/infer"),
+        ("cohere", b"/rerank", "/compatibility/v1", b"/v2/rerank"),
+        ("cohere", b"/rerank", "/proxy", b"/proxy/v2/rerank"),
+        (
+            "cohere",
+            b"/chat/completions",
+            "/compatibility/v1",
+            b"/compatibility/v1/chat/completions",
+        ),
+        ("jina", b"/rerank", "/v1", b"/v1/rerank"),
         (
             "azure",
             b"/chat/completions",

@@ -7,7 +7,7 @@ import pytest
 
 from tiffin.dialects.dialect import Told
 from tiffin.dialects.openai.rerank import RerankAsked, read_rerank, rerank_reply
-from tiffin.errors import InvalidRequest, UpstreamFailed
+from tiffin.errors import InvalidRequest, UnsupportedParameter, UpstreamFailed
 from tiffin.ports.guard import Piece
 from tiffin.testing.exchange import FakeExchange
 from tiffin.types.snapshot import Plan, Target
@@ -54,6 +54,47 @@ def test_what_only_others_can_do_is_left_to_them() -> None:
     assert forward.path == b"/rerank"
     body = msgspec.json.decode(forward.body)
     assert (body["model"], body["max_chunks_per_doc"]) == ("big", 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "back"), [("cohere", {}), ("jina", {"return_documents": False})], ids=str
+)
+def test_rankers_are_asked_in_their_words(kind: str, back: dict[str, Any]) -> None:
+    target = msgspec.structs.replace(REMOTE, profile=kind)
+    plan = msgspec.structs.replace(ELSEWHERE, targets=(target,))
+    forward = asked(plan, top_n=2, user="asha", return_documents=False).forward(target)
+    assert forward.path == b"/rerank"
+    assert msgspec.json.decode(forward.body) == {
+        "model": "big",
+        "query": "q",
+        "documents": ["a", "b", "c"],
+        "top_n": 2,
+        **back,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("cohere", {"return_documents": True}),
+        ("cohere", {"rank_fields": ["text"]}),
+        ("jina", {"max_tokens_per_doc": 100}),
+    ],
+    ids=str,
+)
+def test_what_a_ranker_cannot_do_is_refused_by_name(kind: str, fields: dict[str, Any]) -> None:
+    target = msgspec.structs.replace(REMOTE, profile=kind)
+    with pytest.raises(UnsupportedParameter) as caught:
+        asked(msgspec.structs.replace(ELSEWHERE, targets=(target,)), **fields)
+    assert caught.value.param in fields
+
+
+def test_what_cohere_bills_is_told_where_it_counts_tokens() -> None:
+    row = b'{"index":0,"relevance_score":1}'
+    body = b'{"id":"1","results":[%b],"meta":{"billed_units":{"search_units":1}%b}}'
+    told = Told(body % (row, b',"tokens":{"input_tokens":7}'), b"")
+    assert asked(top_n=1).whole(told, REMOTE).usage.prompt_tokens == 7
+    assert not asked(top_n=1).whole(Told(body % (row, b""), b""), REMOTE).usage.measured
 
 
 def test_a_guard_sees_the_query_and_every_document() -> None:

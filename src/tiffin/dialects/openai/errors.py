@@ -121,8 +121,16 @@ class _Line(msgspec.Struct):
     error: str
 
 
+class _Plain(msgspec.Struct):
+    """What Cohere and services of AWS say, in either spelling."""
+
+    message: str = ""
+    spelled: str = msgspec.field(name="Message", default="")
+
+
 _READER = msgspec.json.Decoder(_BodyOnTheHop)
 _LINE = msgspec.json.Decoder(_Line)
+_PLAIN = msgspec.json.Decoder(_Plain)
 # Several slugs share a wire code; the most general of them is read back.
 _BY_CODE = {
     TABLE[cls.slug].code: cls for cls in reversed(every_error()) if cls is not ConfigInvalid
@@ -205,4 +213,8 @@ def _read(body: bytes) -> _OnTheHop:
         return _READER.decode(body).error
     with suppress(msgspec.DecodeError):
         return _OnTheHop(_LINE.decode(body).error)
+    with suppress(msgspec.DecodeError):
+        plain = _PLAIN.decode(body)
+        if said := plain.message or plain.spelled:
+            return _OnTheHop(said)
     return _OnTheHop("it gave no reason")

@@ -69,14 +69,8 @@ def _document() -> Schema:
                     {JSON: ref("Embeddings")},
                 )
             },
-            "/v1/rerank": {
-                "post": inference(
-                    "rerank",
-                    "Documents by their relevance to a query, in Cohere's and Jina's shape",
-                    "RerankRequest",
-                    {JSON: ref("Ranking")},
-                )
-            },
+            "/v1/rerank": {"post": _rerank("rerank")},
+            "/v2/rerank": {"post": _rerank("rerank_v2")},
             "/tokenize": {
                 "post": inference(
                     "tokenize",
@@ -120,6 +114,15 @@ def inference(name: str, summary: str, request: str, answers: Schema) -> Schema:
         **operation(name, summary, answers),
         "requestBody": {"required": True, "content": {JSON: {"schema": ref(request)}}},
     }
+
+
+def _rerank(name: str) -> Schema:
+    return inference(
+        name,
+        "Documents by their relevance to a query, in Cohere's and Jina's shape",
+        "RerankRequest",
+        {JSON: ref("Ranking")},
+    )
 
 
 def _health(name: str, summary: str) -> Schema:

@@ -3,7 +3,7 @@
 `return_documents` is off unless asked for: who asks has the documents.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -14,10 +14,14 @@ from tiffin.dialects.openai.text import JSON_HEADERS, strings
 from tiffin.dialects.reader import Reader
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.guard import Piece
+from tiffin.types.profiles import profile_of
 from tiffin.types.snapshot import Plan, Target
 from tiffin.types.texts import Document, RerankRequest
 
 PATH = b"/v1/rerank"
+COHERES = b"/v2/rerank"
+"""Where Cohere's own clients ask the same."""
+_ROOT = "rerank."
 # What replicas of ours have no use for: every document is looked at whole, or refused.
 LOCAL_UNSUPPORTED = ("rank_fields", "max_chunks_per_doc", "max_tokens_per_doc")
 
@@ -64,8 +68,8 @@ class RerankAsked:
 
     def check(self, plan: Plan) -> None:
         """What the plan's targets can't honour."""
-        if any(target.kind != "remote" for target in plan.targets):
-            check(self.request)
+        for target in plan.targets:
+            refuse(self.request, _not_honoured(target))
 
     def pieces(self) -> Iterator[Piece]:
         """Every string."""
@@ -97,10 +101,29 @@ class RerankAsked:
         """The body with the target's name for the model."""
         path = PATH.removeprefix(b"/v1") if target.kind == "remote" else PATH
         name = target.upstream_model or target.model
+        if target.profile:
+            return Forward(path, JSON_CONTENT, self._as_known(name, target.profile))
         if name == self.model:
             return Forward(path, JSON_CONTENT, self._canonical)
         renamed = msgspec.structs.replace(self.request, model=name)
         return Forward(path, JSON_CONTENT, _encode(renamed))
+
+    def _as_known(self, name: str, kind: str) -> bytes:
+        """The body as servers of a kind know it: documents as texts, and whether they are wanted
+        back said where it may be, since some send them unless told."""
+        request, profile = self.request, profile_of(kind)
+        documents = None
+        if f"{_ROOT}return_documents" not in profile.unsupported:
+            documents = bool(request.return_documents)
+        return _encode(
+            msgspec.structs.replace(
+                request,
+                model=name,
+                documents=texts_of(request),
+                return_documents=documents,
+                user=None if "user" in profile.unsent else request.user,
+            )
+        )
 
     def whole(self, told: Told, target: Target) -> Whole:
         """The answer as it came, with as many results as were asked for."""
@@ -124,9 +147,21 @@ class RerankAsked:
 
 def check(request: RerankRequest) -> None:
     """Raise `UnsupportedParameter` for what a replica of ours can't honour."""
-    for name in LOCAL_UNSUPPORTED:
-        if getattr(request, name) is not None:
+    refuse(request, LOCAL_UNSUPPORTED)
+
+
+def refuse(request: RerankRequest, unsupported: Iterable[str]) -> None:
+    """Raise `UnsupportedParameter` for the first of these that asks for something."""
+    for name in unsupported:
+        if getattr(request, name) not in (None, False):
             raise not_supported(name)
+
+
+def _not_honoured(target: Target) -> Iterable[str]:
+    if target.kind != "remote":
+        return LOCAL_UNSUPPORTED
+    names = sorted(profile_of(target.profile).unsupported)
+    return [name.removeprefix(_ROOT) for name in names if name.startswith(_ROOT)]
 
 
 def texts_of(request: RerankRequest) -> list[str]:

@@ -253,3 +253,23 @@ def test_whatever_stands_in_it_the_outcome_is_valid_or_refused_and_says_no_secre
         config_of(found)
         said = json.dumps(found.tree) + "\n".join(found.report.lines())
     assert "hidden-" not in said
+
+
+@pytest.mark.parametrize(
+    ("model", "mode", "profile", "variable"),
+    [
+        ("cohere/rerank-v3.5", "rerank", "cohere", "COHERE_API_KEY"),
+        ("cohere_chat/command-a-03-2025", "chat", "cohere", "COHERE_API_KEY"),
+        ("jina_ai/jina-reranker-v2-base-multilingual", "rerank", "jina", "JINA_AI_API_KEY"),
+    ],
+)
+def test_rankers_map(model: str, mode: str, profile: str, variable: str) -> None:
+    entry = {"model_name": "m", "litellm_params": {"model": model}, "model_info": {"mode": mode}}
+    found = moved(json.dumps({"model_list": [entry]}))
+    assert config_of(found).models.keys() == {"m"}
+    assert found.tree["models"]["m"] == {
+        "runtime": "remote",
+        "profile": profile,
+        "model": model.partition("/")[2],
+        "key_env": variable,
+    }

@@ -21,6 +21,9 @@ PROVIDERS: Final[dict[str, Provider]] = {
     "cerebras": Provider("cerebras", variable="CEREBRAS_API_KEY"),
     "mistral": Provider("mistral", variable="MISTRAL_API_KEY"),
     "sarvam": Provider("sarvam", variable="SARVAM_API_KEY"),
+    "cohere": Provider("cohere", variable="COHERE_API_KEY"),
+    "cohere_chat": Provider("cohere", variable="COHERE_API_KEY"),
+    "jina_ai": Provider("jina", variable="JINA_AI_API_KEY"),
     "anthropic": Provider("anthropic", variable="ANTHROPIC_API_KEY"),
     "hosted_vllm": Provider("vllm", variable="HOSTED_VLLM_API_KEY"),
     "vllm": Provider("vllm"),
@@ -47,18 +50,9 @@ PROVIDERS: Final[dict[str, Provider]] = {
 FOREIGN: Final = frozenset(
     {
         *("bedrock", "bedrock_converse", "sagemaker", "sagemaker_chat", "vertex_ai"),
-        *("vertex_ai_beta", "azure_ai", "azure_text", "cohere", "cohere_chat", "replicate"),
+        *("vertex_ai_beta", "azure_ai", "azure_text", "replicate"),
         *("huggingface", "watsonx", "databricks", "snowflake", "cloudflare", "ai21", "voyage"),
-        *(
-            "jina_ai",
-            "triton",
-            "predibase",
-            "petals",
-            "clarifai",
-            "palm",
-            "aleph_alpha",
-            "nlp_cloud",
-        ),
+        *("triton", "predibase", "petals", "clarifai", "palm", "aleph_alpha", "nlp_cloud"),
     }
 )
 """Providers that LiteLLM speaks a protocol of their own with."""
