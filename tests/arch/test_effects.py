@@ -83,7 +83,7 @@ def inside() -> list[str]:
 def test_the_inside_loads_no_heavy_library() -> None:
     effects, loaded = importing([name for name in inside() if not name.startswith(NUMERIC)])
     assert effects == []
-    assert loaded & (HEAVY - {"rich"}) == set()  # structlog looks whether it is there
+    assert loaded & HEAVY == set()
 
 
 def test_what_is_beside_a_model_loads_arrays_and_nothing_heavier() -> None:

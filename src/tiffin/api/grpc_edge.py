@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import grpc  # type: ignore[import-untyped]
-import structlog
 from grpc import aio
 
 from tiffin.api.grpc_exchange import CallExchange
@@ -35,8 +34,7 @@ from tiffin.errors import (
     TiffinError,
     Unauthenticated,
 )
-
-log = structlog.get_logger("tiffin.gateway")
+from tiffin.telemetry import log
 
 NAMES: Final = "/inference.GRPCInferenceService/"
 TIMEOUT: Final = b"x-request-timeout-ms"

@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import structlog
-
 from tiffin.api.oip import TensorPages
 from tiffin.api.responses import ResponsePages
 from tiffin.dialects.anthropic.dialect import PATH as MESSAGES
@@ -37,11 +35,10 @@ from tiffin.gateway.route import route, visible
 from tiffin.ports.backend import Backend, Call
 from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange, Headers
+from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Counter
 from tiffin.types.ids import new_id
 from tiffin.types.snapshot import Principal, Snapshot
-
-log = structlog.get_logger("tiffin.gateway")
 
 OPENAI = OpenAIDialect(TextEndpoint("chat", b"/v1/chat/completions").read)
 TENSORS = InferDialect()
@@ -99,7 +96,7 @@ class PublicSite:
         except TiffinError as error:
             self._desk.refusals.add((error.slug,))
             send_error(exchange, error, dialect, request_id())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the outermost edge: it is told and logged
             log.error("request_broke", exc_info=error)
             if not exchange.gone and not exchange.begun:
                 broken = TiffinError("something broke on our side")

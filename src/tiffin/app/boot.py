@@ -79,4 +79,5 @@ def enter(boot: Boot) -> None:
     os.umask(0o077)
     from tiffin.telemetry.log import set_up, to_stderr
 
-    sys.excepthook = set_up(process=boot.name, level=boot.telemetry.log_level, write=to_stderr())
+    route = set_up(process=boot.name, level=boot.telemetry.log_level, write=to_stderr())
+    sys.excepthook = route.crashed

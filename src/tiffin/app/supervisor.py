@@ -38,7 +38,7 @@ from tiffin.control.fleet.budget import budget_bytes
 from tiffin.control.fleet.measured import Measured
 from tiffin.control.fleet.status import Stage, State, Status
 from tiffin.errors import Conflict
-from tiffin.telemetry.log import bridge
+from tiffin.telemetry.log import set_up
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.ids import new_id
 from tiffin.types.paths import DataFolder, measured_file
@@ -78,7 +78,7 @@ def run(options: Options, console: Console) -> None:
     os.umask(0o077)
     with possessions(options) as (lock, listener), PatientConsole(console) as patient:
         log_file = LogFile(DataFolder(options.data).logs, options.telemetry.max_log_bytes)
-        bridge(process="supervisor", level=options.telemetry.log_level, write=log_file.write)
+        set_up(process="supervisor", level=options.telemetry.log_level, write=log_file.write)
         if options.lost:
             _LOG.error("everything starts anew", extra={"fields": {"reason": options.lost}})
         try:

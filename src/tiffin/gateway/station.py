@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-import structlog
-
 from tiffin.errors import (
     DeadlineExceeded,
     Draining,
@@ -27,9 +25,8 @@ from tiffin.gateway.placement.place import Place
 from tiffin.gateway.placement.upstream import Upstream
 from tiffin.gateway.retries import Fault
 from tiffin.ports.backend import Call, Reply
+from tiffin.telemetry import log
 from tiffin.types.snapshot import Target
-
-log = structlog.get_logger("tiffin.gateway")
 
 FAILED_RETRY_S = 30.0
 ANYBODY = Wish()

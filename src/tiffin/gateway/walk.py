@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-import structlog
-
 from tiffin.dialects.dialect import Asked
 from tiffin.errors import Draining, TiffinError, UnsupportedOperation
 from tiffin.gateway.account import Account, Accounts
@@ -25,9 +23,8 @@ from tiffin.gateway.route import route
 from tiffin.gateway.run import Run
 from tiffin.gateway.urgency import is_batch
 from tiffin.ports.exchange import Exchange
+from tiffin.telemetry import log
 from tiffin.types.snapshot import Plan, Snapshot
-
-log = structlog.get_logger("tiffin.gateway")
 
 
 @dataclass(slots=True)

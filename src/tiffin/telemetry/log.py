@@ -7,7 +7,7 @@ the same way: one dict, redacted, bounded, encoded. Use it as `log.warning("what
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
@@ -17,38 +17,23 @@ import msgspec
 from tiffin.telemetry.redact import redact
 
 Write = Callable[[bytes], None]
-Crashed = Callable[[type[BaseException], BaseException, TracebackType | None], None]
 
 MAX_STRING = 8_192
 MAX_LINE = 65_536
 
+_OURS = "tiffin"
 _MAX_DEPTH = 6
 _MAX_ITEMS = 64
 _MAX_READ = 4 * MAX_STRING
 _MAX_FINDING = 256
 
 
-def set_up(*, process: str, level: str, write: Write) -> Crashed:
+def set_up(*, process: str, level: str, write: Write) -> "Route":
     """Send everything that this process logs at `level` or above through `write`, a line a call.
 
-    Calling it again replaces what was set up before. Returns what logs an uncaught exception,
-    fit for `sys.excepthook`.
+    Loggers of the standard library add fields by `extra={"fields": {…}}`. Calling it again replaces
+    what was set up before. The route's `crashed` is fit for `sys.excepthook`.
     """
-    # Not at the top: it brings rich with it, and what imports this module stays light.
-    import structlog
-
-    route = bridge(process=process, level=level, write=write)
-    structlog.configure(
-        processors=[structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level, route],
-        wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
-        logger_factory=structlog.ReturnLoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
-    return route.crashed
-
-
-def bridge(*, process: str, level: str, write: Write) -> "Route":
-    """The same for the standard library's loggers alone; `extra={"fields": {…}}` adds fields."""
     route = Route(process, write)
     root = logging.getLogger()
     root.handlers = [_Bridge(route)]
@@ -85,9 +70,8 @@ def error(event: str, **fields: Any) -> None:
 
 
 def _emit(level: str, event: str, fields: dict[str, Any]) -> None:
-    import structlog
-
-    getattr(structlog.get_logger(), level)(event, **fields)
+    failure = fields.pop("exc_info", None)
+    logging.getLogger(_OURS).log(_number(level), event, exc_info=failure, extra={"fields": fields})
 
 
 def render(event: Mapping[str, Any]) -> bytes:
@@ -104,22 +88,16 @@ def stamp() -> str:
 
 
 class Route:
-    """Turns event dicts into lines; also the last processor of structlog's chain."""
+    """Turns events into lines."""
 
     def __init__(self, process: str, write: Write) -> None:
         self._process = process
         self._write = write
 
-    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
-        level = event.pop("level", method)
-        failure = _failure(event.pop("exc_info", None))
-        head = {"at": stamp(), "level": level, "process": self._process}
-        self._write(render({**head, "event": event.pop("event", ""), **event, **failure}))
-        return ""
-
-    def log(self, level: str, event: str, **fields: Any) -> None:
-        """The same way for what doesn't come through structlog."""
-        self(None, level, {"event": event, "level": level, **fields})
+    def log(self, level: str, event: str, *, exc_info: Any = None, **fields: Any) -> None:
+        """One event; `exc_info` is an exception in any of the forms that loggers accept."""
+        head = {"at": stamp(), "level": level, "process": self._process, "event": event}
+        self._write(render({**head, **fields, **_failure(exc_info)}))
 
     def crashed(
         self, kind: type[BaseException], failure: BaseException, trace: TracebackType | None
@@ -142,9 +120,9 @@ class _Bridge(logging.Handler):
             message = record.getMessage()
         except (TypeError, ValueError, KeyError):
             message = str(record.msg)
-        fields = getattr(record, "fields", {})
-        level = record.levelname.lower()
-        self._route.log(level, message, logger=record.name, exc_info=record.exc_info, **fields)
+        whose = {} if record.name == _OURS else {"logger": record.name}
+        fields = {**whose, **getattr(record, "fields", {})}
+        self._route.log(record.levelname.lower(), message, exc_info=record.exc_info, **fields)
 
 
 class _Unblocked:

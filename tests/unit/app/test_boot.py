@@ -53,7 +53,7 @@ def test_anything_else_is_refused(argv: list[str]) -> None:
 def test_an_entered_process_logs_json_and_makes_private_files(tmp_path: Path) -> None:
     made = tmp_path / "made"
     ended = entered(
-        "import structlog; structlog.get_logger().info('hello', n=1);"
+        "from tiffin.telemetry import log; log.info('hello', n=1);"
         f"open({str(made)!r}, 'w').close(); raise ValueError('no')"
     )
     assert ended.returncode == 1

@@ -7,19 +7,16 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
 from tiffin.dialects.dialect import Asked
 from tiffin.errors import RateLimited
 from tiffin.gateway.account import Account
 from tiffin.gateway.anomalies.sight import Sight, noise, sight
 from tiffin.gateway.anomalies.watched import Watched
 from tiffin.ports.clock import Clock
+from tiffin.telemetry import log
 from tiffin.telemetry.metrics import Meter
 from tiffin.types.anomalies import Anomalies, Oddity, Signal
 from tiffin.types.snapshot import Principal
-
-log = structlog.get_logger("tiffin.gateway")
 
 MAX_KEYS: Final = 100_000
 MAX_TOLD: Final = 1_000

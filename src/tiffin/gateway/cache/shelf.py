@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
-import structlog
 
 from tiffin.errors import NotFound, TiffinError
 from tiffin.gateway.cache.memory import MemoryCacheStore
@@ -15,14 +14,13 @@ from tiffin.gateway.respond import Kept
 from tiffin.ports.cache import CacheStore, Stored
 from tiffin.ports.clock import Clock
 from tiffin.ports.vault import Label, Vault
+from tiffin.telemetry import log
 from tiffin.types.caching import Caching
 from tiffin.types.usage import Usage
 
 ANSWER_BYTES = 1_048_576
 MAX_KEEPING = 256
 OPEN_AT_ONCE = 64
-
-log = structlog.get_logger("tiffin.gateway")
 
 
 class Remembered(Kept, frozen=True, kw_only=True):

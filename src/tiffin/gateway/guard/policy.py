@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-import structlog
-
 from tiffin.errors import Blocked
 from tiffin.gateway.guard.personal_data import PersonalData
 from tiffin.ports.guard import Finding, Guard, Piece
+from tiffin.telemetry import log
 from tiffin.types.snapshot import GuardPolicy, Snapshot
 
 KINDS: Mapping[str, Callable[[], Guard]] = {"personal_data": PersonalData}
-
-log = structlog.get_logger("tiffin.gateway")
 
 
 class Guards:

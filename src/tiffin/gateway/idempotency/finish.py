@@ -7,19 +7,16 @@ sent is dropped, and the walk goes on to its end: permit, account and key are he
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from tiffin.errors import Overloaded, SchemaViolation
 from tiffin.gateway.operations import Operation
 from tiffin.ports.exchange import Exchange, Headers
+from tiffin.telemetry import log
 
 FINISH = b"x-tiffin-finish"
 MOST = 256
 MOST_BYTES = 67_108_864
 
 Walking = Callable[[Exchange, Operation], Awaitable[None]]
-
-log = structlog.get_logger("tiffin.gateway")
 
 
 class Finishing:

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Iterator
 
 import msgspec
-import structlog
 
 from tiffin.errors import Indeterminate, NotFound, TiffinError, Unavailable
 from tiffin.gateway.idempotency.keys import Bounds, Entry, Keys, Wanted
@@ -16,6 +15,7 @@ from tiffin.gateway.respond import Kept
 from tiffin.ports.clock import Clock
 from tiffin.ports.key_log import Damage, Fact, KeyLog, Place, Standing
 from tiffin.ports.vault import Label, Vault
+from tiffin.telemetry import log
 
 READ_AT_ONCE = 500
 MOVE_AT_ONCE = 64
@@ -26,8 +26,6 @@ TURN_WAIT_S = 0.01
 NOWHERE = Place("", 0, 0, 0)
 BORNE = 1
 """So many facts of an epoch may be lost without any key."""
-
-log = structlog.get_logger("tiffin.gateway")
 
 
 class KeptAnswer(Kept, frozen=True, kw_only=True):

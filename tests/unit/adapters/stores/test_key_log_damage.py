@@ -1,12 +1,13 @@
 """A log of idempotency keys that was damaged: nothing that was charged is run again unnoticed."""
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
-import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,10 +75,20 @@ class After:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def logged() -> Iterator[list[structlog.typing.EventDict]]:
+def logged() -> Iterator[list[dict[str, Any]]]:
     """What is said, which is much."""
-    with structlog.testing.capture_logs() as told:
-        yield told
+    told: list[dict[str, Any]] = []
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append({"event": record.msg, **getattr(record, "fields", {})})
+
+    ours, heard = logging.getLogger("tiffin"), Heard()
+    ours.addHandler(heard)
+    ours.propagate = False
+    yield told
+    ours.propagate = True
+    ours.removeHandler(heard)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +197,7 @@ def flip(path: Path, offset: int, mask: int = 0xFF) -> None:
 
 
 def test_where_keys_may_be_lost_new_ones_are_refused_until_they_were_old_and_it_is_said_once(
-    worlds: dict[str, World], logged: list[structlog.typing.EventDict], tmp_path: Path
+    worlds: dict[str, World], logged: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     logged.clear()
     folder = copy_of(worlds["killed"], tmp_path / "keys")
