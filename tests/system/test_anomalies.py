@@ -54,5 +54,5 @@ def test_a_loop_is_told_to_who_wants_to_hear_and_throttled(
         data = told["data"]
         assert (data["tenant"], data["key"], data["signal"]) == ("acme", "web", "repetition")
         assert (data["count"], data["within_s"], bool(data["until"])) == (5, 600.0, True)
-        metrics = server.http.get("/metrics").text
-        assert 'tiffin_anomalies_total{signal="repetition"} 1' in metrics
+        counted = 'tiffin_anomalies_total{signal="repetition"} 1'
+        until(lambda: counted in server.http.get("/metrics").text, what=server.explain)

@@ -56,7 +56,7 @@ key_file = "{folder}/signs"
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with Receiver(500, 0, 307) as receiver:
+    with Receiver() as receiver:
         yield receiver
 
 
@@ -93,6 +93,7 @@ def spent(server: Server, name: str, amount: str) -> dict[str, Any]:
 def test_a_hard_budget_is_held_to_and_its_thresholds_are_told_once(
     server: Server, receiver: Receiver
 ) -> None:
+    receiver.answers = [500, 0, 307]
     assert [chat(server).status_code for _ in range(4)] == [200] * 4
     refused = chat(server)
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "insufficient_quota")

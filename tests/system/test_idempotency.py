@@ -193,7 +193,7 @@ def test_what_ran_on_a_replica_of_ours_when_the_gateway_died_may_run_again(
         server.until_ready("gateway", after_pid=pid)
         reply = again(server, "killed", "slow")
         assert (reply.status_code, replayed(reply)) == (200, False)
-    assert replayed(ask(server, "killed", "slow"))
+    assert replayed(again(server, "killed", "slow"))
 
 
 def race(server: Server, key: str, model: str) -> list[int]:

@@ -134,7 +134,7 @@ def test_killing_any_process_again_and_again_leaves_the_service_as_it_was(serve:
         time.sleep(chance.random() * 0.2)
     until(lambda: files(server) == before, what=lambda: f"{before}, not {files(server)}")
     until(lambda: open_files(supervisor) <= descriptors)
-    assert len(server.children()) == 3
+    until(lambda: len(server.children()) == 3, what=server.explain)
 
 
 @pytest.mark.parametrize("role", ["gateway", "echo", "control"])
@@ -162,7 +162,7 @@ def test_killing_a_process_under_load_costs_at_most_what_it_was_doing(
     if role == "gateway":
         assert load.broken <= 2 * 4
     server.until_answers("echo")
-    assert len(server.children()) == 3
+    until(lambda: len(server.children()) == 3, what=server.explain)
     settle_accounts(server, load.ids)
 
 
@@ -293,6 +293,7 @@ def test_a_model_that_cant_load_harms_no_other(serve: Serve) -> None:
     broken = server.find("broken")
     assert broken is not None
     assert "upside down" in broken.reason
+    until(lambda: "upside down" in server.chat("broken").text, what=server.explain)
     answer = server.chat("broken")
     assert answer.status_code == 503
     assert "upside down" in answer.json()["error"]["message"]
@@ -329,8 +330,8 @@ def test_a_model_that_left_the_configuration_is_unloaded(serve: Serve) -> None:
     server.process.send_signal(signal.SIGHUP)
     server.until_answers("other")
     until(lambda: server.find("echo") is None)
-    assert not [name for name in files(server) if name.startswith("r-echo")]
-    assert len(server.children()) == 3
+    until(lambda: not [name for name in files(server) if name.startswith("r-echo")])
+    until(lambda: len(server.children()) == 3, what=server.explain)
     assert server.chat("echo").status_code == 404
 
 

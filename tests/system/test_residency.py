@@ -57,6 +57,11 @@ def files(server: Server) -> set[str]:
     return found - {"gateway.demand.json"}
 
 
+def resident(server: Server) -> list[int]:
+    """The processes that have a model."""
+    return [one.pid for one in server.status().processes if one.model and one.pid]
+
+
 def things(server: Server) -> tuple[set[str], int, int]:
     """What there is of files, of processes, and of those that wait for a model."""
     return files(server), len(server.children()), server.status().warm
@@ -76,8 +81,7 @@ def test_with_memory_for_one_model_requests_for_three_are_all_answered(make_serv
     assert [answer.status_code for answer in answers] == [200] * 8
     until(lambda: metric(server, "tiffin_model_loads_total") >= 3, what=server.explain)
     assert metric(server, "tiffin_model_loads_total") - 1 <= 3
-    resident = [p for p in server.status().processes if p.model and p.pid]
-    assert len(resident) == 1
+    until(lambda: len(resident(server)) == 1, what=server.explain)
 
 
 def test_a_model_sleeps_when_nobody_asks_and_wakes_for_who_does(make_server: Serve) -> None:
@@ -90,15 +94,19 @@ def test_a_model_sleeps_when_nobody_asks_and_wakes_for_who_does(make_server: Ser
         took_s = time.monotonic() - began
         assert took_s <= server.until_ready("A").ready_ms / 1000 + AFTER_LOAD_S
     until(lambda: (p := server.find("A")) and p.first_ms, what=server.explain)
-    assert metric(server, 'tiffin_model_load_seconds{model="A",phase="first_answer"}') > 0
+    first = 'tiffin_model_load_seconds{model="A",phase="first_answer"}'
+    until(lambda: metric(server, first) > 0, what=server.explain)
 
 
 def test_a_model_that_is_too_big_says_what_would_help(make_server: Serve) -> None:
     server = start(make_server, on_demand("A", memory_mb=200), "memory_mb = 150")
     until(lambda: state(server, "A") is State.REFUSED, what=server.explain)
-    until(lambda: server.http.get("/metrics").status_code == 200)
-    [model] = server.http.get("/admin/v1/status").json()["models"]
-    assert model["state"] == "refused"
+
+    def told() -> dict[str, str] | None:
+        [model] = server.http.get("/admin/v1/status").json()["models"]
+        return model if model["state"] == "refused" else None
+
+    model = until(told, what=server.explain)
     for part in ("200 MB", "150 MB", "memory_mb"):
         assert part in model["reason"]
     assert server.chat("A").status_code == 503

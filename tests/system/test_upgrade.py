@@ -148,7 +148,7 @@ def test_upgrades_drop_no_request(serve: Serve) -> None:
     ]
     assert replicas[0] == replicas[1], "of the same version they aren't replaced"
     pids = {process.pid for process in after.processes}
-    assert set(server.children()) == pids
+    until(lambda: set(server.children()) == pids, 20, server.explain)
 
     asked = traffic.answers.total() + 1  # the one that was answered first
 
