@@ -99,6 +99,7 @@ class Gateway:
             self.meter,
             self._tell_demand,
         )
+        self._metrics_file = self.data.metrics / f"gateway.{boot.epoch}.json"
         self.left_alone = LeftAlone(self.data, boot.name, self.clock)
         self.pool.resume(self.left_alone.read())
         self._demands: Demands = {}
@@ -146,7 +147,7 @@ class Gateway:
         progress = self.data.run / f"{self.boot.name}.progress"
         chores = [
             asyncio.create_task(self._every(SNAPSHOT_EVERY_S, self._follow_snapshot)),
-            asyncio.create_task(self._every(METRICS_EVERY_S, self._measure)),
+            asyncio.create_task(self._keep_metrics()),
             asyncio.create_task(self._every(DEMAND_EVERY_S, self._tell_demand)),
             asyncio.create_task(self._every(LIMITS_EVERY_S, self._look_at_limits)),
             asyncio.create_task(follow(self.ring)),
@@ -174,6 +175,7 @@ class Gateway:
         await asyncio.gather(leaving, *chores, return_exceptions=True)
         self.outbox.flush()
         self._measure()
+        self.meter.write(self._metrics_file)
         self.journal.shut()
         self.kept.shut()
         self.answers.shut()
@@ -263,7 +265,12 @@ class Gateway:
         self.in_flight.set(self.admission.in_flight)
         self.pool.measure()
         self.left_alone.write(self.pool.held())
-        self.meter.write(self.data.metrics / f"gateway.{self.boot.epoch}.json")
+
+    async def _keep_metrics(self) -> None:
+        while True:
+            await asyncio.sleep(METRICS_EVERY_S)
+            self._measure()
+            await self.meter.write_aside(self._metrics_file)
 
     async def _every(self, seconds: float, chore: Callable[[], None]) -> None:
         while True:

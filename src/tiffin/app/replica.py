@@ -129,13 +129,14 @@ class ReplicaProcess:
                 group.create_task(self._server.run_on(sock))
                 chores = [
                     group.create_task(every(HEARTBEAT_EVERY_S, self._progress.beat)),
-                    group.create_task(every(METRICS_EVERY_S, self._measure)),
+                    group.create_task(self._keep_metrics()),
                 ]
                 code = await self._live()
                 self._server.stop()
                 for chore in chores:
                     chore.cancel()
             self._measure()
+            self._meter.write(self._metrics_file)
         finally:
             await self._hosted.close()
             self._clear()
@@ -210,7 +211,12 @@ class ReplicaProcess:
     def _measure(self) -> None:
         self._states.retry()
         self._hosted.look()
-        self._meter.write(self._metrics_file)
+
+    async def _keep_metrics(self) -> None:
+        while True:
+            self._measure()
+            await self._meter.write_aside(self._metrics_file)
+            await asyncio.sleep(METRICS_EVERY_S)
 
 
 def progress_file(path: Path) -> ProgressFile:

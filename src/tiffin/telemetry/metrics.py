@@ -4,10 +4,13 @@ Every series starts at nothing with the process; whoever reads the files adds up
 epochs (`exposition`). One thread counts: an increment isn't atomic.
 """
 
+import asyncio
 import contextlib
 import os
+import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import count
 from math import isfinite
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -178,6 +181,8 @@ class Meter:
         self._families: dict[str, Counter | Gauge | Histogram] = {}
         self._written = b""
         self._lock = -1
+        self._writing = threading.Lock()
+        self._turns, self._turn = count(1), 0
         shape = FamilyState(
             name=OVERFLOWED,
             kind="counter",
@@ -223,16 +228,27 @@ class Meter:
         readers know that these numbers may still grow.
         """
         state = self.state()
+        return state == self._written or self._replace(path, state, next(self._turns))
+
+    async def write_aside(self, path: Path) -> bool:
+        """As `write`, and a disk that is slow holds up nobody else."""
+        state = self.state()
         if state == self._written:
             return True
-        try:
-            if self._lock < 0:
-                self._lock = epochs.hold(path.with_suffix(".lock"))
-            replace_file(path, state, lasting=False)
-        except OSError:
-            self.write_failures += 1
-            return False
-        self._written = state
+        return await asyncio.to_thread(self._replace, path, state, next(self._turns))
+
+    def _replace(self, path: Path, state: bytes, turn: int) -> bool:
+        with self._writing:
+            if turn < self._turn:
+                return True  # what is newer is there already
+            try:
+                if self._lock < 0:
+                    self._lock = epochs.hold(path.with_suffix(".lock"))
+                replace_file(path, state, lasting=False)
+            except OSError:
+                self.write_failures += 1
+                return False
+            self._written, self._turn = state, turn
         return True
 
     def close(self) -> None:

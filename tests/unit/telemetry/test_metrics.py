@@ -1,5 +1,8 @@
 """Counting, the bounds of labels, and the file that others read."""
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -111,6 +114,26 @@ def test_nothing_is_written_where_nothing_changed(tmp_path: Path) -> None:
     counter.add()
     meter.write(path)
     assert path.exists()
+    meter.close()
+
+
+async def test_what_is_written_aside_never_replaces_what_is_newer(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.ep.json"
+    meter = Meter("gateway", "ep")
+    counter = meter.counter("requests_total", "Requests")
+    executor = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(executor)
+    disk = threading.Event()
+    executor.submit(disk.wait, 10)
+    counter.add()
+    aside = asyncio.create_task(meter.write_aside(path))
+    await asyncio.sleep(0)
+    assert not path.exists(), "the loop goes on while the disk is slow"
+    counter.add()
+    assert meter.write(path)
+    disk.set()
+    assert await aside
+    assert path.read_bytes() == meter.state()
     meter.close()
 
 
