@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -32,7 +33,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item._id = type(item.id).parse(item.nodeid + suffix)
 
 
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector what stays until the end: all the tests, and what they import."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from what stays until the end: all that collecting tests makes.
+
+    It would look at it again and again meanwhile, and at each of its rounds after.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
