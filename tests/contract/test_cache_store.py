@@ -37,7 +37,13 @@ def everything(folder: Path) -> bytes:
 
 
 def stored(
-    key: str, tenant: str = "a", model: str = "m", *, gone_ns: int = 10, content: bytes = b"x"
+    key: str,
+    tenant: str = "a",
+    model: str = "m",
+    *,
+    gone_ns: int = 10,
+    content: bytes = b"x",
+    scope: bytes = b"",
 ) -> Stored:
     return Stored(
         tenant=tenant,
@@ -47,6 +53,8 @@ def stored(
         fresh_ns=5,
         gone_ns=gone_ns,
         content=content,
+        scope=scope,
+        asked=b"asked " + key.encode() if scope else b"",
     )
 
 
@@ -74,6 +82,17 @@ async def test_several_are_kept_and_found_at_once(make: Make) -> None:
     assert sorted(one.key for one in found) == [b"k1", b"k3"]
     assert {one.tenant for one in found} == {"a"}
     assert await store.find("a", []) == []
+
+
+async def test_a_scope_has_its_tenants_newest(make: Make) -> None:
+    store = make()
+    await store.keep([stored(f"k{n}", scope=b"s") for n in range(3)])
+    await store.keep([stored("other", scope=b"t"), stored("none")])
+    assert [one.key for one in await store.near("a", b"s", 2)] == [b"k2", b"k1"]
+    assert [one.asked for one in await store.near("a", b"t", 2)] == [b"asked other"]
+    assert await store.near("b", b"s", 2) == []
+    await store.purge(Which(key=b"k2"))
+    assert [one.key for one in await store.near("a", b"s", 9)] == [b"k1", b"k0"]
 
 
 async def test_the_oldest_of_who_has_most_makes_room(make: Make) -> None:

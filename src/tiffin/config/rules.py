@@ -7,7 +7,12 @@ from tiffin.config.alerting import broken_alert
 from tiffin.config.budgets import broken_budgets
 from tiffin.config.egress import broken_egress
 from tiffin.config.graph import broken_graph, broken_nesting
-from tiffin.config.keeping import broken_cache, broken_idempotency, broken_vault
+from tiffin.config.keeping import (
+    broken_cache,
+    broken_idempotency,
+    broken_semantic,
+    broken_vault,
+)
 from tiffin.config.launching import broken_devices, broken_launch
 from tiffin.config.limits import Known, broken_limits
 from tiffin.config.models import (
@@ -119,6 +124,7 @@ def known_of(config: Config) -> Known:
 
 def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:
     yield from _guard(config, model.guard, f"{where}.guard")
+    yield from broken_semantic(model.cache.semantic, f"{where}.cache.semantic", config.models)
     if isinstance(model, LocalCommon):
         yield from broken_devices(model, where)
     if isinstance(model, LlamacppModel):
@@ -153,6 +159,7 @@ def _route(config: Config, name: str, route: Route) -> Iterator[Problem]:
         yield Problem(f"{where}.models", "a model stands here twice")
     yield from _all_known(route.models, list(config.models), f"{where}.models", "model")
     yield from _guard(config, route.guard, f"{where}.guard")
+    yield from broken_semantic(route.cache.semantic, f"{where}.cache.semantic", config.models)
     guards = {config.models[m].guard for m in route.models if m in config.models}
     if not route.guard and len(guards) > 1:
         yield Problem(f"{where}.guard", "missing: its models have different guards, so say which")

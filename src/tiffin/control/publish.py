@@ -182,7 +182,12 @@ def _plans(
         # A route without a guard of its own has models that agree on one.
         guard = route.guard or config.models[route.models[0]].guard
         add(name, route, route.models, guard, route.attempts)
-    return plans
+    return {
+        name: msgspec.structs.replace(plan, embedder=plans[plan.cache.semantic.embedder])
+        if plan.cache.on and plan.cache.semantic.embedder
+        else plan
+        for name, plan in plans.items()
+    }
 
 
 def _identity(targets: tuple[Target, ...], guard: Any) -> str:

@@ -168,6 +168,22 @@ class Recasting(Protocol):
         ...
 
 
+class Question(NamedTuple):
+    """What a conversation asks last: its text; `around` is everything else of it, canonical."""
+
+    text: str
+    around: bytes
+
+
+@runtime_checkable
+class Conversing(Protocol):
+    """A request (`Asked`) that may be a conversation whose last words are a question."""
+
+    def question(self) -> Question | None:
+        """That; None where the request ends in anything else, or in more than words."""
+        ...
+
+
 class Inputs(Protocol):
     """The inputs of a request, each of which has an answer of its own."""
 

@@ -39,7 +39,7 @@ REFUSALS = (
 )
 END_USER = b"x-tiffin-end-user"
 MAX_SAID = 4096
-GIVEN = frozenset({"hit", "joined", "stale"})
+GIVEN = frozenset({"hit", "joined", "semantic", "stale"})
 """What caches say of an answer that wasn't made for this request."""
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 

@@ -38,7 +38,17 @@ class Attempts:
     pass comes again, after a while, where the budget and the deadline leave room for it.
     """
 
-    __slots__ = ("_account", "_clock", "_current", "_guards", "_pool", "_run", "_tried", "_warm")
+    __slots__ = (
+        "_account",
+        "_before",
+        "_clock",
+        "_current",
+        "_guards",
+        "_pool",
+        "_run",
+        "_tried",
+        "_warm",
+    )
 
     def __init__(
         self, pool: Pool, guards: Guards, run: Run, account: Account, clock: Clock
@@ -51,6 +61,7 @@ class Attempts:
         self._current: Attempt | None = None
         self._tried: tuple[Place, ...] = ()
         self._warm = False
+        self._before = len(account.attempts)
 
     async def __aenter__(self) -> Answer:
         plan = self._run.plan
@@ -72,7 +83,7 @@ class Attempts:
                 else:
                     self._tried = ()
                     turns.extend(self._again(turn, attempt, error))
-                last = not turns or len(self._account.attempts) >= plan.attempts
+                last = not turns or len(self._account.attempts) - self._before >= plan.attempts
                 if last and len(set(failures)) == 1:
                     raise
                 if last:

@@ -64,6 +64,9 @@ def _within(plan: Plan, principal: Principal) -> Plan:
 
     It is another plan then, so that no answer of it is taken for one of the whole.
     """
+    embedder = plan.embedder
+    if embedder is not None and not all(allowed(one, principal) for one in embedder.targets):
+        plan = msgspec.structs.replace(plan, embedder=None)
     targets = tuple(target for target in plan.targets if allowed(target, principal))
     if len(targets) == len(plan.targets):
         return plan

@@ -31,7 +31,8 @@ class Room:
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """An answer to a request for `model`, sealed. Moments are UTC nanoseconds.
 
-    It is good until `fresh_ns`, and is gone from `gone_ns` on.
+    It is good until `fresh_ns`, and is gone from `gone_ns` on. Where others may ask the same in
+    other words, `scope` is equal for all that may, and `asked` is what was asked, sealed.
     """
 
     tenant: str
@@ -41,11 +42,20 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     fresh_ns: int
     gone_ns: int
     content: bytes
+    scope: bytes = b""
+    asked: bytes = b""
 
     @property
     def size(self) -> int:
         """The bytes that it counts for."""
-        return len(self.content) + AROUND_BYTES
+        return len(self.content) + len(self.asked) + AROUND_BYTES
+
+
+class Near(NamedTuple):
+    """An entry of a scope: its key, and what was asked, sealed."""
+
+    key: bytes
+    asked: bytes
 
 
 class Which(NamedTuple):
@@ -78,6 +88,10 @@ class CacheStore(Protocol):
 
     async def find(self, tenant: str, keys: Sequence[bytes]) -> list[Stored]:
         """What is kept there, however old, in any order."""
+        ...
+
+    async def near(self, tenant: str, scope: bytes, at_most: int) -> list[Near]:
+        """Entries of a tenant in a scope, the newest first."""
         ...
 
     async def keep(self, entries: Sequence[Stored]) -> None:

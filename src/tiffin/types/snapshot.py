@@ -148,7 +148,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a public name leads to: targets in order, inside one attempt budget.
 
     `identity` changes whenever the plan's meaning does; it is part of every cache key. `p95_ms` and
-    `ttft_p95_ms` are its objectives, 0 where it has none.
+    `ttft_p95_ms` are its objectives, 0 where it has none. `embedder` tells its cache how similar
+    questions are, None where they have to be the same.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     cache: Caching = Caching()
     guard: str = ""
     created: int = 0
+    embedder: "Plan | None" = None
 
 
 class GuardPolicy(msgspec.Struct, frozen=True, kw_only=True):

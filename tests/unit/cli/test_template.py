@@ -45,6 +45,7 @@ SHOWN_AS_SECTIONS = {
     "files",
     "decision",
     "steps",
+    "semantic",
     "slo",
     "cache",
     "revisions",

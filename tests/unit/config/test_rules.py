@@ -35,6 +35,18 @@ def config(text: str) -> Config:
         ("[tenants.t.limits]\nconcurrency=-1", "tenants.t.limits.concurrency"),
         ("[tenants.t.limits]\nburst=3", "tenants.t.limits.burst"),
         (ECHO + "guard='g'", "models.n.guard"),
+        (ECHO + "cache.semantic.embedder='o'", "models.n.cache.semantic.embedder"),
+        (ECHO + "cache.semantic.embedder='m'", "models.n.cache.semantic.embedder"),
+        (ECHO + "cache.semantic.thresholds.en=0.9", "models.n.cache.semantic.embedder"),
+        (
+            ECHO + "[routes.r]\nmodels=['m']\n[routes.r.cache.semantic.thresholds]\nfr=0.9",
+            "routes.r.cache.semantic.embedder",
+        ),
+        (
+            REMOTE + "url='http://h'\n[routes.s]\nmodels=['r']\n[routes.s.cache.semantic]\n"
+            "embedder='r'\nthresholds={fr=0.9}",
+            "routes.s.cache.semantic.thresholds.fr",
+        ),
         (ECHO + "[routes.m]\nmodels=['n']", "routes.m"),
         (ECHO + "[routes.r]\nmodels=[]", "routes.r.models"),
         (ECHO + "[routes.r]\nmodels=['m','m']", "routes.r.models"),

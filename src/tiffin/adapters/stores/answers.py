@@ -14,23 +14,25 @@ from sqlite3 import Connection
 from typing import Any
 
 from tiffin.adapters.stores.connection import BUSY_S, SqliteThread, transaction
-from tiffin.ports.cache import Holding, Room, Stored, Which
+from tiffin.ports.cache import Holding, Near, Room, Stored, Which
 
-VERSION = 1
+VERSION = 2
 EXPIRE_AT_ONCE = 1000
 CHECKPOINT_TRIES = 50
 FIND_AT_ONCE = 500
 
-_COLUMNS = "tenant, key, model, made_ns, fresh_ns, gone_ns, content"
+_COLUMNS = "tenant, key, model, made_ns, fresh_ns, gone_ns, content, scope, asked"
 # `held` is what `entry` comes to by tenant, in the same step as every change.
 _SCHEMA = """
     CREATE TABLE entry (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, key BLOB NOT NULL,
         model TEXT NOT NULL, made_ns INTEGER NOT NULL, fresh_ns INTEGER NOT NULL,
-        gone_ns INTEGER NOT NULL, content BLOB NOT NULL, bytes INTEGER NOT NULL
+        gone_ns INTEGER NOT NULL, content BLOB NOT NULL, scope BLOB NOT NULL, asked BLOB NOT NULL,
+        bytes INTEGER NOT NULL
     );
     CREATE UNIQUE INDEX entry_key ON entry (tenant, key);
     CREATE INDEX entry_age ON entry (tenant, seq);
+    CREATE INDEX entry_scope ON entry (tenant, scope, seq) WHERE scope != x'';
     CREATE INDEX entry_gone ON entry (gone_ns);
     CREATE TABLE held (tenant TEXT PRIMARY KEY, entries INTEGER NOT NULL, bytes INTEGER NOT NULL);
     CREATE TRIGGER entry_came AFTER INSERT ON entry BEGIN
@@ -65,6 +67,19 @@ class SqliteCacheStore:
                 text = f"SELECT {_COLUMNS} FROM entry WHERE tenant = ? AND key IN ({marks})"  # noqa: S608
                 found += map(_entry, db.execute(text, (tenant, *some)))
             return found
+
+        return await self._reader.run(read)
+
+    async def near(self, tenant: str, scope: bytes, at_most: int) -> list[Near]:
+        """Entries of a scope."""
+
+        def read(db: Connection) -> list[Near]:
+            rows = db.execute(
+                "SELECT key, asked FROM entry WHERE tenant = ? AND scope = ? AND scope != x''"
+                " ORDER BY seq DESC LIMIT ?",
+                (tenant, scope, at_most),
+            )
+            return [Near(key, asked) for key, asked in rows]
 
         return await self._reader.run(read)
 

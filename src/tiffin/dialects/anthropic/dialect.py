@@ -12,6 +12,7 @@ import msgspec
 from tiffin.dialects.anthropic.errors import error_response, stream_error_event
 from tiffin.dialects.anthropic.native import NativeReading, read_message
 from tiffin.dialects.anthropic.portions import links, portions
+from tiffin.dialects.anthropic.question import question_of
 from tiffin.dialects.anthropic.replies import encode, whole_message
 from tiffin.dialects.anthropic.requests import MESSAGES, as_named, chat_of
 from tiffin.dialects.anthropic.stream import MessageTelling
@@ -98,10 +99,11 @@ class MessagesAsked:
     batch = False
     leaves_prefix = True
     cached_as = "message"
+    question = question_of
 
     def __init__(self, request: MessagesRequest, canonical: bytes, content: bytes) -> None:
         self._canonical = canonical
-        self._content = content
+        self.content = content
         self._chat: TextAsked | None = None
         self.request = request
         self.model = request.model
@@ -144,14 +146,14 @@ class MessagesAsked:
 
     def canonical(self) -> bytes:
         """The canonical spelling, and the betas that it needs."""
-        return self._canonical + self._content
+        return self._canonical + self.content
 
     def forward(self, target: Target) -> Forward:
         """The chat request, or the request itself where that is spoken."""
         if not is_native(target):
             return self._as_chat.forward(target)
         named = msgspec.structs.replace(self.request, model=target.upstream_model or target.model)
-        return Forward(UPSTREAM_PATH, self._content, encode(named))
+        return Forward(UPSTREAM_PATH, self.content, encode(named))
 
     def whole(self, told: Told, target: Target) -> Whole:
         """The message that a chat's whole answer makes, or the message as it came."""

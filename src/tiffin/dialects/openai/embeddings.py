@@ -235,3 +235,32 @@ def _base64(vector: bytes) -> bytes:
 
 def _floats(vector: bytes) -> bytes:
     return _encode(array("f", vector).tolist())
+
+
+class _Numbers(msgspec.Struct, gc=False):
+    embedding: list[float]
+    index: int | None = None
+
+
+class _Lists(msgspec.Struct, gc=False):
+    data: list[_Numbers]
+
+
+_LISTS = msgspec.json.Decoder(_Lists)
+
+
+def vectors_of(body: bytes) -> list[list[float]]:
+    """The vectors of an answer as lists of numbers, in the order of its inputs; empty where it
+    doesn't tell them so."""
+    try:
+        rows = _LISTS.decode(body).data
+    except msgspec.DecodeError:
+        return []
+    if any(row.index is None for row in rows):
+        return [row.embedding for row in rows]
+    by_place = {row.index: row.embedding for row in rows}
+    return (
+        [by_place[at] for at in range(len(rows))]
+        if by_place.keys() == set(range(len(rows)))
+        else []
+    )

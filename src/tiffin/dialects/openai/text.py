@@ -5,11 +5,19 @@ from typing import Any
 
 import msgspec
 
-from tiffin.dialects.dialect import JSON_CONTENT, Extent, Forward, Portion, Told, Whole
+from tiffin.dialects.dialect import (
+    JSON_CONTENT,
+    Extent,
+    Forward,
+    Portion,
+    Told,
+    Whole,
+)
 from tiffin.dialects.links import check_link
 from tiffin.dialects.openai.answer_text import answer_text
 from tiffin.dialects.openai.parameters import check_temperature, unsupported_by
 from tiffin.dialects.openai.portions import portions, text_of
+from tiffin.dialects.openai.question import as_meant, question_of
 from tiffin.dialects.openai.recast import STREAM, WHOLE, WITH_USAGE, recast
 from tiffin.dialects.openai.requests import encode, read
 from tiffin.dialects.openai.usage import StreamScanner, read_whole
@@ -32,10 +40,6 @@ JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
 GENERATING = ("chat", "completion")
 FLEX = "flex"  # the tier of what may wait
 USUAL_TOKENS = 16  # of a completion that doesn't say how long it may be
-_ASIDE = (
-    *("stream", "stream_options", "user", "safety_identifier", "metadata", "store"),
-    *("prompt_cache_key", "prompt_cache_retention"),
-)
 
 
 class TextEndpoint:
@@ -71,6 +75,7 @@ class TextAsked:
 
     timeout_s = 0.0
     recast = staticmethod(recast)
+    question = question_of
 
     def __init__(self, endpoint: TextEndpoint, request: TextRequest, canonical: bytes) -> None:
         self._endpoint = endpoint
@@ -146,11 +151,8 @@ class TextAsked:
 
     def canonical(self) -> bytes:
         """The canonical spelling without what changes no answer but its form."""
-        request = self.request
-        aside = {name: None for name in _ASIDE if getattr(request, name, None) is not None}
-        if not aside:
-            return self._canonical
-        return msgspec.json.encode(msgspec.structs.replace(request, **aside))
+        meant = as_meant(self.request)
+        return self._canonical if meant is self.request else msgspec.json.encode(meant)
 
     def forward(self, target: Target) -> Forward:
         """The canonical body with the target's name for the model, and usage asked of streams."""

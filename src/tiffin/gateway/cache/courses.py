@@ -8,7 +8,7 @@ from tiffin.dialects.dialect import Recasting, Whole
 from tiffin.gateway.account import Account
 from tiffin.gateway.cache.flights import Flight, Making
 from tiffin.gateway.cache.rules import cache_key, wants_fresh
-from tiffin.gateway.cache.shelf import Remembered, Shelf, Slot
+from tiffin.gateway.cache.shelf import Placed, Remembered, Shelf, Slot
 from tiffin.gateway.respond import JSON, Delivery
 from tiffin.gateway.run import Answer, Run
 from tiffin.ports.exchange import Headers
@@ -33,7 +33,7 @@ class WholeCourse:
         """Nothing else."""
         return []
 
-    async def find(self) -> Remembered | None:
+    async def find(self, work: Account) -> Remembered | None:
         """The answer, if it is kept and good, and the client doesn't want it made now."""
         return await self._find("hit", stale=False)
 
@@ -59,18 +59,21 @@ class WholeCourse:
             form=asked.cached_as,
             usage=flight.work.usage,
         )
-        await self._shelf.keep([(self.slot, kept)], self.run.plan.cache)
+        await self._shelf.keep([self._placed(kept)], self.run.plan.cache)
+
+    def _placed(self, kept: Remembered) -> Placed:
+        return Placed(self.slot, kept)
 
     async def _find(self, result: str, *, stale: bool) -> Remembered | None:
         if wants_fresh(self.delivery.exchange):
             return None
         found = await self._shelf.find([self.slot], stale=stale)
-        kept = self._in_form(found[self.slot]) if found else None
+        kept = self.in_form(found[self.slot]) if found else None
         if kept is not None:
             self.result = result
         return kept
 
-    def _in_form(self, kept: Remembered) -> Remembered | None:
+    def in_form(self, kept: Remembered) -> Remembered | None:
         """An answer in the form that is asked for, where it can be had."""
         asked = self.run.asked
         if kept.form == asked.cached_as:

@@ -30,20 +30,22 @@ class Course(Protocol):
     """What a flight does, for a request and those like it.
 
     `result` is what the cache came to, as clients are told it, and `kept_inputs` how many of the
-    request's inputs were answered by it; both hold once there is an answer.
+    request's inputs were answered by it; both hold once there is an answer. `key` is what clients
+    are told, to have it purged; empty where it is several.
     """
 
     run: Run
     delivery: Delivery
     result: str
+    key: bytes
     kept_inputs: int
 
     def headers(self) -> Headers:
         """What else clients are told of it."""
         ...
 
-    async def find(self) -> Kept | None:
-        """The answer, if it is kept."""
+    async def find(self, work: Account) -> Kept | None:
+        """The answer, if it is kept; what looking for it takes is the `work`'s."""
         ...
 
     async def stale(self) -> Kept | None:
@@ -161,7 +163,7 @@ class Flight:
 
     async def _have_it(self) -> None:
         try:
-            self.kept = await self.course.find()
+            self.kept = await self.course.find(self.work)
             if self.kept is None:
                 await self._make_it()
         except asyncio.CancelledError:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tiffin.ports.cache import Holding, Room, Stored, Which
+from tiffin.ports.cache import Holding, Near, Room, Stored, Which
 
 ROOM = Room(entries=10_000, bytes=67_108_864)
 
@@ -19,6 +19,12 @@ class MemoryCacheStore:
         """What is kept there, however old."""
         shelf = self._shelves.get(tenant, {})
         return [shelf[key] for key in keys if key in shelf]
+
+    async def near(self, tenant: str, scope: bytes, at_most: int) -> list[Near]:
+        """Entries of a scope."""
+        shelf = self._shelves.get(tenant, {}).values()
+        found = [Near(one.key, one.asked) for one in shelf if one.scope == scope]
+        return found[::-1][:at_most]
 
     async def keep(self, entries: Sequence[Stored]) -> None:
         """Keep these."""

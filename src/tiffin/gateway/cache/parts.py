@@ -12,7 +12,7 @@ from tiffin.gateway.account import Account
 from tiffin.gateway.cache.courses import slot_of
 from tiffin.gateway.cache.flights import Flight, Making
 from tiffin.gateway.cache.rules import wants_fresh
-from tiffin.gateway.cache.shelf import Remembered, Shelf, Slot
+from tiffin.gateway.cache.shelf import Placed, Remembered, Shelf, Slot
 from tiffin.gateway.respond import JSON, Delivery, Kept
 from tiffin.gateway.run import Answer, Run
 from tiffin.ports.exchange import Headers
@@ -46,7 +46,7 @@ class PartsCourse:
             return []
         return [(INPUTS, b"%d/%d" % (self.kept_inputs, len(self.slots)))]
 
-    async def find(self) -> Kept | None:
+    async def find(self, work: Account) -> Kept | None:
         """The answer, where that of every input is kept."""
         return await self._find("hit", stale=False)
 
@@ -73,12 +73,13 @@ class PartsCourse:
         if not self.answers:
             self.answers = dict(zip(self.slots, self.inputs.split(flight.body()), strict=False))
         form = self.run.asked.cached_as
+        fresh = [slot for slot in self.missing if slot in self.answers]
         made = [
-            (slot, Remembered(body=self.answers[slot], headers=[], streaming=False, form=form))
-            for slot in self.missing
-            if slot in self.answers
+            Remembered(body=self.answers[slot], headers=[], streaming=False, form=form)
+            for slot in fresh
         ]
-        await self._shelf.keep(made, self.run.plan.cache)
+        placed = list(map(Placed, fresh, made))
+        await self._shelf.keep(placed, self.run.plan.cache)
 
     def joined(self, made: bytes) -> bytes:
         """The whole answer; `made` is what was made of it now, empty if nothing was."""

@@ -6,13 +6,14 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final
 
-from tiffin.dialects.dialect import Parted
+from tiffin.dialects.dialect import Conversing, Parted
 from tiffin.errors import DeadlineExceeded
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.cache.courses import WholeCourse
 from tiffin.gateway.cache.flights import Flight, Making, Seat
 from tiffin.gateway.cache.parts import PartsCourse
 from tiffin.gateway.cache.rules import may_keep, wants_fresh
+from tiffin.gateway.cache.semantic import Asking, SemanticCourse
 from tiffin.gateway.cache.shelf import Shelf
 from tiffin.gateway.respond import Delivery, send_kept
 from tiffin.gateway.run import Answer, Run
@@ -55,6 +56,11 @@ class ReplayCache:
         """What is done for a request."""
         if isinstance(run.asked, Parted):
             return PartsCourse(self.shelf, run, delivery, make, run.asked.inputs)
+        if run.plan.embedder is not None and isinstance(run.asked, Conversing):
+            question = None if run.asked.offers_tools else run.asked.question()
+            if question is not None:
+                asking = Asking(question, run.plan.embedder)
+                return SemanticCourse(self.shelf, run, delivery, make, asking)
         return WholeCourse(self.shelf, run, delivery, make)
 
     def seat(self, look_up: "LookUp") -> Seat:
@@ -96,14 +102,14 @@ class LookUp:
 
     async def __aenter__(self) -> Answer | None:
         delivery = self.delivery
-        if self.course.key:
-            delivery.headers.append((KEY, self.course.key.hex().encode()))
         try:
             seat = await self._ready()
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
         flight, account = seat.flight, delivery.account
+        if flight.course.key:
+            delivery.headers.append((KEY, flight.course.key.hex().encode()))
         if flight.kept is not None:
             result = flight.course.result
             self._given(result)

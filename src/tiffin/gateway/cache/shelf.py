@@ -5,6 +5,7 @@ What fails here costs an answer its second use and nothing else.
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,6 +42,21 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     def label(self) -> Label:
         """What it is sealed as."""
         return Label(self.tenant, "cache", self.key.hex())
+
+    @property
+    def asked(self) -> Label:
+        """What the question that it answers is sealed as."""
+        return Label(self.tenant, "cache question", self.key.hex())
+
+
+class Placed(NamedTuple):
+    """An answer and where it belongs; where others may ask for it in other words, their `scope`,
+    and what was `asked`."""
+
+    slot: Slot
+    answer: Remembered
+    scope: bytes = b""
+    asked: bytes = b""
 
 
 class Shelf:
@@ -81,14 +97,29 @@ class Shelf:
             self._failed(error)
         return found
 
-    async def keep(self, answers: Sequence[tuple[Slot, Remembered]], rules: Caching) -> None:
+    async def near(self, slot: Slot, scope: bytes, at_most: int) -> list[tuple[Slot, bytes]]:
+        """Where answers of a slot's tenant and model in a scope are, and what was asked for each,
+        the newest first."""
+        try:
+            found = []
+            for key, asked in await self.store.near(slot.tenant, scope, at_most):
+                one = Slot(tenant=slot.tenant, model=slot.model, key=key)
+                found.append((one, await self.opened(one.asked, asked)))
+        except NotFound:
+            return []
+        except TiffinError as error:
+            self._failed(error)
+            return []
+        return found
+
+    async def keep(self, answers: Sequence[Placed], rules: Caching) -> None:
         """Keep answers that aren't too large; where too much is being kept already they aren't."""
         if self._keeping >= MAX_KEEPING:
             return
         self._keeping += 1
         try:
-            fit = [one for one in answers if len(one[1].body) <= self.answer_bytes]
-            await self.store.keep([await self._stored(*one, rules) for one in fit])
+            fit = [one for one in answers if len(one.answer.body) <= self.answer_bytes]
+            await self.store.keep([await self._stored(one, rules) for one in fit])
             self._fault = ""
         except TiffinError as error:
             self._failed(error)
@@ -116,7 +147,8 @@ class Shelf:
         await self._ready(self._vault, label.tenant)
         return self._vault.open(label, content)
 
-    async def _stored(self, slot: Slot, answer: Remembered, rules: Caching) -> Stored:
+    async def _stored(self, placed: Placed, rules: Caching) -> Stored:
+        slot, answer, scope, asked = placed
         now_ns = self.clock.now_ns()
         fresh_ns = now_ns + int(rules.ttl_s * 1e9)
         return Stored(
@@ -127,6 +159,8 @@ class Shelf:
             fresh_ns=fresh_ns,
             gone_ns=fresh_ns + int(rules.stale_s * 1e9),
             content=await self.sealed(slot.label, msgspec.msgpack.encode(answer)),
+            scope=scope,
+            asked=await self.sealed(slot.asked, asked) if scope else b"",
         )
 
     async def _ready(self, vault: Vault, tenant: str) -> None:

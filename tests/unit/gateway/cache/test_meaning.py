@@ -142,7 +142,7 @@ def test_a_way_of_saying_stands_for_one_thing(path: object) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "?", "how do I", "x" * 401, "word " * 49, "Wo ist das", "你好吗", "Как дела", "123"],
+    ["", "?", "how do I", "x" * 401, "word " * 49, "Wie geht es", "你好吗", "Как дела", "123"],
     ids=lambda text: text[:12],
 )
 def test_what_cant_be_told_has_no_meaning(text: str) -> None:
@@ -150,8 +150,6 @@ def test_what_cant_be_told_has_no_meaning(text: str) -> None:
 
 
 SWAPS = st.sampled_from(["not", "only", "7", "tomorrow", "Ravi", "without", "off", "$5", "`x`"])
-    ["not", "only", "7", "tomorrow", "Ravi", "without", "off", "$5", "`x`", "-1"]
-)
 QUESTIONS = st.sampled_from([pair for pair in sample_pairs("en") if pair.same])
 
 
