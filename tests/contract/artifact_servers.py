@@ -189,7 +189,7 @@ def wheel(name: str, version: str, members: dict[str, bytes]) -> tuple[str, byte
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     buffer = BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(buffer, "w") as archive:
         for path, content in members.items():
             archive.writestr(path, content)
         archive.writestr(

@@ -13,6 +13,8 @@ from tests.docs.pages import ROOT, Block, blocks
 from tests.system.server import KEY, Server
 from tiffin.cli.screen import Welcome
 
+pytestmark = pytest.mark.xdist_group("examples")
+
 MODELS = """
 [models.chat]
 runtime = "echo"

@@ -2,16 +2,17 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.system.conftest import Serve
 from tests.system.server import TIFFIN, Server, until
 from tiffin.types.paths import answer_cache
+
+pytestmark = pytest.mark.xdist_group("caches")
 
 MODELS = """
 [models.kept]
@@ -27,14 +28,19 @@ OTHER = "sk-tiffin-other-tenant"
 SECRET = "the quick secret fox jumps over"
 
 
-@pytest.fixture
-def server(make_server: Serve, tmp_path: Path) -> Server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose model keeps answers, and a second tenant."""
-    other = tmp_path / "other.key"
+    folder = tmp_path_factory.mktemp("caches")
+    other = folder / "other.key"
     other.write_text(OTHER)
-    made = make_server(MODELS.format(other=other)).start()
-    made.until_answers("kept")
-    return made
+    server = Server(folder, MODELS.format(other=other))
+    try:
+        server.start()
+        server.until_answers("kept")
+        yield server
+    finally:
+        server.close()
 
 
 def asked(server: Server, **more: Any) -> str:

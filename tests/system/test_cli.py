@@ -11,6 +11,8 @@ import pytest
 
 from tests.system.server import KEY, Server, until
 
+pytestmark = pytest.mark.xdist_group("cli")
+
 MODELS = """
 [models.chat-tiny]
 runtime = "echo"

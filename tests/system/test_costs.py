@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,8 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 
 from tests.system.conftest import Serve
 from tests.system.server import TIFFIN, Server, until
+
+pytestmark = pytest.mark.xdist_group("costs")
 
 PRICED = """
 [models.echo]
@@ -35,13 +38,17 @@ since = "2026-01-01"
 """
 
 
-@pytest.fixture
-def server(serve: Serve) -> Server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose models are ready."""
-    made = serve(PRICED)
-    for model in ("echo", "kept"):
-        made.until_answers(model)
-    return made
+    server = Server(tmp_path_factory.mktemp("costs"), PRICED)
+    try:
+        server.start()
+        for model in ("echo", "kept"):
+            server.until_answers(model)
+        yield server
+    finally:
+        server.close()
 
 
 def cost_of(told: str) -> Decimal:

@@ -25,7 +25,7 @@ SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 @pytest.mark.parametrize(
     ("document", "key", "limits"),
     [
-        ("/openapi.json", KEY, ["--max-examples", "10", "--max-time", "30"]),
+        ("/openapi.json", KEY, ["--max-examples", "10", "--max-time", "12"]),
         # Only what asks: the rest would apply and unload.
         ("/admin/openapi.json", ADMIN, ["--max-examples", "8", "--include-method", "GET", *BUT]),
     ],

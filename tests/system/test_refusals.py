@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.conftest import Serve
+from tests.system.conftest import ECHO
 from tests.system.server import KEY, Server, until
 
 pytestmark = pytest.mark.xdist_group("refusals")
@@ -23,6 +23,17 @@ SLUGS = {
     "method_not_allowed", "request_timeout", "invalid_request", "unsupported_operation",
     "model_not_found", "invalid_value", "unknown_parameter", "permission_denied",
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("refusals"), ECHO)
+    try:
+        server.start()
+        server.until_answers("echo")
+        yield server
+    finally:
+        server.close()
 
 
 @dataclass
@@ -73,10 +84,8 @@ PATHS = [INFER, "/v2", "/v2/health/live?x=1", "http://tiffin/v2/models/a", CHAT,
 
 
 def test_heads_that_never_become_a_request_are_refused_in_the_shape_of_their_path(
-    serve: Serve,
+    server: Server,
 ) -> None:
-    server = serve()
-    server.until_answers("echo")
     edge = wire(server)
     for path in PATHS:
         for name, (status, head) in HEADS.items():
@@ -97,9 +106,7 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
 ELSEWHERE = ["/v2/models/echo/nothing", "/v2/nothing", "/v2/models/nobody", "/v2/", "/v1/nothing"]
 
 
-def test_requests_without_a_model_are_refused_in_the_shape_of_their_path(serve: Serve) -> None:
-    server = serve()
-    server.until_answers("echo")
+def test_requests_without_a_model_are_refused_in_the_shape_of_their_path(server: Server) -> None:
     headers = {"authorization": f"Bearer {KEY}"}
     for path in (INFER, CHAT):
         for name, (status, more) in REQUESTS.items():
@@ -117,10 +124,8 @@ ENDLESS = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a
 
 
 def test_what_two_could_read_differently_and_what_never_ends_is_refused_by_name(
-    serve: Serve,
+    server: Server,
 ) -> None:
-    server = serve()
-    server.until_answers("echo")
     twice = b'{"document":"YQ==","document":"Yg=="}'
     kind = {"content-type": "application/json"}
     reply = server.http.post("/v1/documents/any", content=twice, headers=kind)

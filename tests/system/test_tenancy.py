@@ -4,6 +4,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import httpx
@@ -14,6 +15,8 @@ from tests.system.server import TIFFIN, Server, body, until
 from tiffin.app.ring_follower import RingFollower
 from tiffin.gateway.keyring import Keyring
 from tiffin.types.paths import audit_file, keyring_file
+
+pytestmark = pytest.mark.xdist_group("tenancy")
 
 T = "/admin/v1/tenants"
 
@@ -32,10 +35,17 @@ region = "us"
 
 
 class Office:
-    """A server, and what its admin API does."""
+    """A server, a tenant of one test's own, and what the admin API does."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, tenant: str = "acme") -> None:
         self.server = server
+        self.tenant = tenant
+        self.done("POST", T, name=tenant)
+
+    @property
+    def path(self) -> str:
+        """Where the tenant is."""
+        return f"{T}/{self.tenant}"
 
     def ask(self, method: str, path: str, key: str = "", **content: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -48,9 +58,9 @@ class Office:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def key(self, name: str, tenant: str = "acme", **scope: Any) -> str:
+    def key(self, name: str, **scope: Any) -> str:
         """A key that was just made, once the gateway knows it."""
-        secret = str(self.done("POST", f"{T}/{tenant}/keys", name=name, **scope)["secret"])
+        secret = str(self.done("POST", f"{self.path}/keys", name=name, **scope)["secret"])
         self.until_status(secret, 200)
         return secret
 
@@ -67,26 +77,45 @@ class Office:
         return answer.status_code, answer.json()["error"]["code"]
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("tenancy"), MODELS)
+    try:
+        server.start()
+        server.until_answers("echo")
+        yield server
+    finally:
+        server.close()
+
+
+NAMES = (f"acme-{number}" for number in count())
+
+
 @pytest.fixture
-def office(serve: Serve) -> Office:
-    office = Office(serve(MODELS))
-    office.server.until_answers("echo")
-    office.done("POST", T, name="acme")
-    return office
+def office(server: Server) -> Office:
+    return Office(server, next(NAMES))
+
+
+@pytest.fixture
+def alone(serve: Serve) -> Office:
+    """On a server of one test's own."""
+    server = serve(MODELS)
+    server.until_answers("echo")
+    return Office(server)
 
 
 def test_a_change_is_in_force_within_a_second(office: Office) -> None:
-    secret = office.done("POST", f"{T}/acme/keys", name="web")["secret"]
+    secret = office.done("POST", f"{office.path}/keys", name="web")["secret"]
     assert office.until_status(secret, 200) < 1.0
     assert office.chat(secret).status_code == 200
-    office.done("DELETE", f"{T}/acme/keys/web")
+    office.done("DELETE", f"{office.path}/keys/web")
     assert office.until_status(secret, 401) < 1.0
     assert office.error(office.chat(secret)) == (401, "invalid_api_key")
 
 
 def test_a_rotated_key_has_two_secrets_for_a_while(office: Office) -> None:
     old = office.key("web")
-    new = office.done("POST", f"{T}/acme/keys/web/rotate", overlap_s=1.5)["secret"]
+    new = office.done("POST", f"{office.path}/keys/web/rotate", overlap_s=1.5)["secret"]
     office.until_status(new, 200)
     assert office.chat(old).status_code == 200
     office.until_status(old, 401)
@@ -115,10 +144,10 @@ def test_scopes_are_held_to(office: Office) -> None:
 
 def test_a_suspended_tenant_waits_outside(office: Office) -> None:
     secret = office.key("web")
-    office.done("PATCH", f"{T}/acme", suspended=True)
+    office.done("PATCH", office.path, suspended=True)
     office.until_status(secret, 403)
     assert office.error(office.chat(secret)) == (403, "tenant_suspended")
-    office.done("PATCH", f"{T}/acme", suspended=False)
+    office.done("PATCH", office.path, suspended=False)
     office.until_status(secret, 200)
 
 
@@ -127,17 +156,17 @@ def test_a_tenant_s_admin_has_their_tenant_and_nothing_else(office: Office) -> N
     looker = office.key("looker", role="viewer")
     user = office.key("user")
     assert office.error(office.ask("GET", T, user)) == (403, "permission_denied")
-    assert [one["name"] for one in office.done("GET", T, boss)["data"]] == ["acme"]
+    assert [one["name"] for one in office.done("GET", T, boss)["data"]] == [office.tenant]
     assert office.error(office.ask("GET", f"{T}/tests", boss)) == (404, "not_found")
     assert office.error(office.ask("GET", f"{T}/tests/keys", looker)) == (404, "not_found")
-    assert office.ask("POST", f"{T}/acme/keys", boss, name="mine").status_code == 200
-    assert office.ask("POST", f"{T}/acme/keys", looker, name="no").status_code == 403
+    assert office.ask("POST", f"{office.path}/keys", boss, name="mine").status_code == 200
+    assert office.ask("POST", f"{office.path}/keys", looker, name="no").status_code == 403
     for path in ("/admin/v1/status", "/admin/v1/config", "/admin/v1/accounts/totals"):
         assert office.error(office.ask("GET", path, boss)) == (403, "permission_denied")
     office.chat(user)
     until(lambda: any(one["key"] == "user" for one in office.server.accounts()))
     own = office.done("GET", "/admin/v1/accounts", looker)["data"]
-    assert {one["tenant"] for one in own} == {"acme"}
+    assert {one["tenant"] for one in own} == {office.tenant}
     assert office.ask("GET", "/admin/v1/accounts?tenant=tests", looker).status_code == 404
 
 
@@ -146,33 +175,33 @@ def test_a_key_that_is_revoked_while_its_request_comes_changes_nothing(office: O
 
     def slowly() -> Iterator[bytes]:
         yield b'{"name":'
-        office.done("DELETE", f"{T}/acme/keys/slow")
+        office.done("DELETE", f"{office.path}/keys/slow")
         office.until_status(boss, 401)
         yield b'"late"}'
 
     answer = office.server.http.post(
-        f"{T}/acme/keys", content=slowly(), headers={"authorization": f"Bearer {boss}"}
+        f"{office.path}/keys", content=slowly(), headers={"authorization": f"Bearer {boss}"}
     )
     assert answer.status_code == 401
-    assert office.ask("GET", f"{T}/acme/keys/late").status_code == 404
+    assert office.ask("GET", f"{office.path}/keys/late").status_code == 404
 
 
-def test_keys_hold_while_control_is_down_and_after_a_new_start(office: Office) -> None:
-    secret = office.key("web")
-    server = office.server
+def test_keys_hold_while_control_is_down_and_after_a_new_start(alone: Office) -> None:
+    secret = alone.key("web")
+    server = alone.server
     pid = server.kill("control", signal.SIGSTOP)
     try:
-        assert office.chat(secret).status_code == 200
+        assert alone.chat(secret).status_code == 200
         server.kill("gateway")
         until(lambda: server.find("gateway"))
-        until(lambda: _answers(office, secret))
+        until(lambda: _answers(alone, secret))
     finally:
         server.until_ready("control")
         subprocess.run(["kill", "-CONT", str(pid)], check=True)
     assert server.stop() == 0
     server.start()
     server.until_answers("echo")
-    assert office.chat(secret).status_code == 200
+    assert alone.chat(secret).status_code == 200
 
 
 def _answers(office: Office, secret: str) -> bool:
@@ -182,8 +211,8 @@ def _answers(office: Office, secret: str) -> bool:
         return False
 
 
-def test_the_command_line_does_it_and_verifies_what_was_done(office: Office) -> None:
-    data = str(office.server.folder.root)
+def test_the_command_line_does_it_and_verifies_what_was_done(alone: Office) -> None:
+    data = str(alone.server.folder.root)
 
     def tiffin(*words: str) -> subprocess.CompletedProcess[str]:
         command = [str(TIFFIN), *words, "--data", data]
@@ -194,17 +223,17 @@ def test_the_command_line_does_it_and_verifies_what_was_done(office: Office) -> 
     made = tiffin("keys", "create", "shop", "web", "--project", "search", "--expires", "1d")
     secret = made.stdout.strip()
     assert secret.startswith("sk-tiffin-")
-    office.until_status(secret, 200)
+    alone.until_status(secret, 200)
     assert "until" in tiffin("keys", "list", "shop").stdout
     again = tiffin("keys", "rotate", "shop", "web", "--overlap", "0").stdout.strip()
-    office.until_status(again, 200)
-    office.until_status(secret, 401)
+    alone.until_status(again, 200)
+    alone.until_status(secret, 401)
     assert "concurrency=2" in tiffin("tenants", "list").stdout
     assert tiffin("keys", "revoke", "shop", "web").returncode == 0
     assert tiffin("keys", "revoke", "tests", "main").returncode == 1
     assert "key.rotate" in tiffin("audit", "list").stdout
     assert tiffin("audit", "verify").stdout.startswith("intact")
-    log = audit_file(office.server.folder)
+    log = audit_file(alone.server.folder)
     log.write_bytes(log.read_bytes().replace(b"key.revoke", b"key.create"))
     verdict = tiffin("audit", "verify")
     assert verdict.returncode == 1
@@ -218,4 +247,5 @@ def test_what_the_gateway_follows_is_what_control_wrote(office: Office) -> None:
     while follower.step():
         pass
     follower.close()
-    assert [one.key for one in keyring.keys.values()] == ["web"]
+    here = [one for one in keyring.keys.values() if one.tenant == office.tenant]
+    assert [one.key for one in here] == ["web"]

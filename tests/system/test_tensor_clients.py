@@ -15,9 +15,10 @@ import pytest
 import tritonclient.http as triton  # type: ignore[import-untyped]
 from tritonclient.utils import InferenceServerException  # type: ignore[import-untyped]
 
-from tests.system.conftest import Serve
 from tests.system.oip_fake import Fake, fake_server
 from tests.system.server import KEY, TIFFIN, Server, until
+
+pytestmark = pytest.mark.xdist_group("tensor clients")
 
 AUTH = {"authorization": f"Bearer {KEY}"}
 PLAIN = "sk-tiffin-plain"
@@ -50,18 +51,23 @@ models = ["twice"]
 X = {"name": "x", "shape": [2, 2], "datatype": "FP32", "data": [1, 2, 3, 4]}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fake() -> Iterator[Fake]:
     with fake_server() as fake:
         yield fake
 
 
-@pytest.fixture
-def server(serve: Serve, fake: Fake) -> Server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, fake: Fake) -> Iterator[Server]:
     digest = sha256(PLAIN.encode()).hexdigest()
-    server = serve(MODELS.format(url=fake.url, digest=digest))
-    until(lambda: server.http.get("/v2/health/ready").status_code == 200, what=server.explain)
-    return server
+    folder = tmp_path_factory.mktemp("tensor-clients")
+    server = Server(folder, MODELS.format(url=fake.url, digest=digest))
+    try:
+        server.start()
+        until(lambda: server.http.get("/v2/health/ready").status_code == 200, what=server.explain)
+        yield server
+    finally:
+        server.close()
 
 
 @pytest.fixture
@@ -77,9 +83,8 @@ def infer(
     tensor = triton.InferInput("x", [3, 2], "FP32")
     tensor.set_data_from_numpy(numbers, binary_data=binary)
     outputs = None if binary else [triton.InferRequestedOutput("y", binary_data=False)]
-    result = client.infer(
-        model, [tensor], outputs=outputs, headers=dict(AUTH), **more
-    )  # it adds to them
+    headers = dict(more.pop("headers", AUTH))  # it adds to them
+    result = client.infer(model, [tensor], outputs=outputs, headers=headers, **more)
     assert result.as_numpy("y").tolist() == (numbers * 2).tolist()
     return result
 
@@ -87,6 +92,7 @@ def infer(
 def test_tritons_client_works_unmodified(
     client: triton.InferenceServerClient, server: Server, fake: Fake
 ) -> None:
+    before = len(fake.seen)
     assert client.is_server_live()
     assert client.is_server_ready()
     assert client.get_server_metadata(AUTH)["name"] == "tiffin"
@@ -101,7 +107,7 @@ def test_tritons_client_works_unmodified(
         assert result.get_response()["id"] == "my-7"
         infer(client, "twice", binary=binary, model_version=version)
         infer(client, "best", binary=binary)  # the first of its models isn't there
-    sent = {path for path, _, _ in fake.seen if path.endswith("infer")}
+    sent = {path for path, _, _ in fake.seen[before:] if path.endswith("infer")}
     assert sent == {"/base/v2/models/double/infer", "/base/v2/models/gone/infer"}
     with pytest.raises(InferenceServerException, match="has no version '1'") as raised:
         infer(client, "twice", binary=True, model_version="1")
@@ -109,11 +115,13 @@ def test_tritons_client_works_unmodified(
 
 
 def test_rows_are_accounted(client: triton.InferenceServerClient, server: Server) -> None:
-    infer(client, "twice", binary=True)
-    infer(client, "twice", binary=False)
+    named = {f"rows-{binary}": binary for binary in (False, True)}
+    for name, binary in named.items():
+        infer(client, "twice", binary=binary, headers={**AUTH, "x-request-id": name})
 
     def rows() -> list[int]:
-        return [entry["rows"] for entry in server.accounts() if entry["outcome"] == "ok"]
+        entries = [one for one in server.accounts() if one["client_id"] in named]
+        return [one["rows"] for one in entries if one["outcome"] == "ok"]
 
     assert until(lambda: rows() if len(rows()) == 2 else None) == [3, 3]
 
@@ -202,6 +210,7 @@ def test_what_is_wrong_is_said_in_the_protocols_shape(server: Server, fake: Fake
     assert (refused.status_code, refused.json().keys()) == (405, {"error"})
     fake.ready = False
     refused = server.http.get("/v2/models/twice/ready")
+    fake.ready = True
     assert (refused.status_code, "at its server" in refused.text) == (503, True)
 
 

@@ -232,7 +232,7 @@ def test_several_kinds_in_one_text() -> None:
     assert redact(text) == "Asha <[email]>, [phone], pays [upi] from [card]"
 
 
-MEGABYTE = 1_000_000
+MUCH = 200_000
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ MEGABYTE = 1_000_000
     ],
 )  # fmt: skip
 def test_time_is_linear_in_hostile_text(unit: str) -> None:
-    text = unit * (MEGABYTE // len(unit))
+    text = unit * (MUCH // len(unit))
     began = time.process_time()
     redact(text)
-    assert time.process_time() - began < 8.0
+    assert time.process_time() - began < 2.0

@@ -136,7 +136,7 @@ def check_nothing_runs_twice(world: World, after: After) -> None:
 
 
 @pytest.mark.parametrize("name", ["killed", "moved"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
 def test_of_any_flipped_byte_nothing_charged_runs_again_and_new_keys_are_taken(
     worlds: dict[str, World],
@@ -155,7 +155,7 @@ def test_of_any_flipped_byte_nothing_charged_runs_again_and_new_keys_are_taken(
     shutil.rmtree(folder)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     place=st.floats(0, 1, exclude_max=True),
     length=st.integers(2, 4 * KIB),
