@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -173,6 +174,41 @@ async def test_entries_are_asked_for_newest_first(store: Accounts) -> None:
     assert [entry.id for entry in older] == ["9", "8"]
     found = await store.entries(Query(tenant="t1", outcome="failed", model="chat"))
     assert [entry.id for entry in found] == ["9", "3"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"tenant": "acme"}, "b"),
+        ({"project": "p"}, "a"),
+        ({"key": "mine"}, "b"),
+        ({"end_user": "u"}, "a"),
+        ({"tag": "t"}, "a"),
+        ({"endpoint": "embedding"}, "b"),
+        ({"model": "small"}, "a"),
+        ({"outcome": "failed"}, "b"),
+        ({"error": "run_failed"}, "b"),
+        ({"id": "a"}, "a"),
+        ({"trace_id": "ab"}, "a"),
+        ({"slower_ms": 3}, "b"),
+        ({"slower_ms": 2}, "ba"),
+        ({"after": 1}, "b"),
+        ({"before": 2}, "a"),
+        ({"tenant": "acme", "slower_ms": 2, "after": 1, "before": 3}, "b"),
+        ({"tenant": "acme", "model": "small"}, ""),
+    ],
+)
+async def test_entries_are_asked_for_by_what_they_are(
+    store: Accounts, asked: dict[str, Any], found: str
+) -> None:
+    a = Opening(id="a", at_ns=1, tenant="t", key="k", endpoint="chat", trace_id="ab", project="p")
+    b = Opening(id="b", at_ns=1, tenant="acme", key="mine", endpoint="embedding")
+    a = msgspec.structs.replace(a, end_user="u", tag="t")
+    one = Closing(id="a", at_ns=9, outcome="ok", model="small", duration_ns=2_000_000)
+    two = Closing(id="b", at_ns=9, outcome="failed", error="run_failed", duration_ns=3_000_000)
+    await store.absorb(Batch("ep", Position(), settled=[(a, one), (b, two)]))
+    entries = await store.entries(Query(**asked))
+    assert "".join(entry.id for entry in entries) == found
 
 
 async def test_totals_add_up_and_stay_when_entries_go(store: Accounts) -> None:

@@ -147,6 +147,20 @@ def test_the_command_line_shows_and_takes(server: Server) -> None:
     assert "no FOCUS invoice" in tiffin("import", str(server.config)).stderr
 
 
+def test_a_request_is_explained_by_the_id_that_its_client_got(server: Server) -> None:
+    identifier = server.chat("kept", "word " * 30).headers["x-request-id"]
+    command = [str(TIFFIN), "requests", "show", identifier, "--data", str(server.folder.root)]
+
+    def shown() -> str:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        return done.stdout
+
+    told = until(shown)
+    assert f"request  {identifier}" in told
+    assert "by tests/main for chat" in told
+    assert "try 1    kept: answered (200)" in told
+
+
 PLANS = """
 [[prices.plans]]
 tenant = "tests"

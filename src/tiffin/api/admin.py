@@ -263,6 +263,14 @@ class AdminApi:
         _answer(exchange, TotalsPage(data=await self._desk.accounts.totals()))
 
 
+_NUMBERS: Final = (
+    ("limit", 1, MAX_ENTRIES),
+    ("slower_ms", 0, 10**9),
+    ("before", 0, 2**62),
+    ("after", 0, 2**62),
+)
+
+
 def query_of(text: bytes) -> Query:
     """A query string as a query; raises `UnknownParameter` and `SchemaViolation` by name."""
     given = dict(parse_qsl(text.decode("utf-8", "replace"), keep_blank_values=True))
@@ -270,7 +278,7 @@ def query_of(text: bytes) -> Query:
         if name not in Query.__struct_fields__:
             known = ", ".join(Query.__struct_fields__)
             raise UnknownParameter(f"there is no parameter '{name}'; there are {known}", param=name)
-    for name, least, most in (("limit", 1, MAX_ENTRIES), ("before", 0, 2**62)):
+    for name, least, most in _NUMBERS:
         value = given.get(name, "1")
         if not (value.isascii() and value.isdecimal() and least <= int(value[:20]) <= most):
             raise SchemaViolation(f"'{name}' is a number from {least} to {most}", param=name)

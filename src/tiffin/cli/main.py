@@ -11,7 +11,18 @@ from typing import Annotated
 
 import typer
 
-from tiffin.cli import budgets, caching, configuring, costs, keeping, keys, limiting, tenancy, wide
+from tiffin.cli import (
+    budgets,
+    caching,
+    configuring,
+    costs,
+    keeping,
+    keys,
+    limiting,
+    requests,
+    tenancy,
+    wide,
+)
 from tiffin.cli.options import (
     ApiKey,
     AsJson,
@@ -43,6 +54,7 @@ app.add_typer(tenancy.tenants, name="tenants")
 app.add_typer(tenancy.projects, name="projects")
 app.add_typer(keys.keys, name="keys")
 app.add_typer(tenancy.audit, name="audit")
+app.add_typer(requests.requests, name="requests")
 app.add_typer(costs.cost, name="cost")
 app.add_typer(caching.cache, name="cache")
 app.command("budgets")(budgets.budgets)

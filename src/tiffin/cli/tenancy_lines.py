@@ -40,11 +40,16 @@ def show(answer: Json, rows: Iterable[Row], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer, indent=2))
         return
-    table = list(rows)
+    table = [tuple(map(plain, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)] if table else []
     for row in table:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
+
+
+def plain(text: str) -> str:
+    """A text without what would steer the terminal: some of it was given by clients."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def tenant_rows(found: list[Json]) -> Iterable[Row]:

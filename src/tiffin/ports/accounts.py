@@ -129,14 +129,27 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries, newest first; an empty text asks for all, `before` 0 begins at the newest."""
+    """Which entries, newest first; an empty text asks for all.
+
+    `before` and `after` are numbers of entries (`seq`) and bounds of which none is included; 0 is
+    none. `slower_ms` asks for those that took at least so long.
+    """
 
     limit: int = 100
     tenant: str = ""
-    outcome: str = ""
+    project: str = ""
+    key: str = ""
+    end_user: str = ""
+    tag: str = ""
+    endpoint: str = ""
     model: str = ""
+    outcome: str = ""
+    error: str = ""
     id: str = ""
+    trace_id: str = ""
+    slower_ms: int = 0
     before: int = 0
+    after: int = 0
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):

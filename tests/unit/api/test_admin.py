@@ -198,6 +198,8 @@ async def test_accounts_are_listed_page_by_page(pages: Pages) -> None:
         ("limit=%D9%A3", "limit"),
         ("limit=" + "9" * 5000, "limit"),
         ("before=-1", "before"),
+        ("after=-1", "after"),
+        ("slower_ms=1.5", "slower_ms"),
         ("tenat=x", "tenat"),
     ],
 )

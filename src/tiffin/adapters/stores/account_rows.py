@@ -58,6 +58,10 @@ _ENTRIES = """
            tag, cost_pico, loss_pico, currency, retried_ns, target, upstream, attempts
     FROM account JOIN heading ON heading.id = account.heading
 """
+_EQUAL = (
+    *("tenant", "key", "endpoint", "model", "outcome", "error"),
+    *("project", "end_user", "tag", "trace_id"),
+)
 _TOTALS = """
     SELECT tenant, model, outcome, sum(requests), sum(prompt_tokens), sum(completion_tokens),
            sum(cached_tokens), sum(device_ns)
@@ -150,18 +154,21 @@ def trim(db: Connection, before_ns: int, keep: int, at_most: int) -> int:
 
 def entries(db: Connection, query: Query) -> list[Entry]:
     """Entries, newest first."""
-    wanted: list[str] = []
-    values: list[str | int] = []
-    for name in ("tenant", "outcome", "model", "id"):
-        if value := getattr(query, name):
-            wanted.append("account.id = ?" if name == "id" else f"{name} = ?")
-            values.append(value)
-    if query.before:
-        wanted.append("seq < ?")
-        values.append(query.before)
-    where = f"WHERE {' AND '.join(wanted)} " if wanted else ""
-    found = db.execute(f"{_ENTRIES}{where}ORDER BY seq DESC LIMIT ?", (*values, query.limit))
+    asked = {test: value for test, value in _tests(query) if value}
+    where = f"WHERE {' AND '.join(asked)} " if asked else ""
+    values = (*asked.values(), query.limit)
+    found = db.execute(f"{_ENTRIES}{where}ORDER BY seq DESC LIMIT ?", values)
     return [_entry(row) for row in found]
+
+
+def _tests(query: Query) -> Iterator[tuple[str, str | int]]:
+    """What an entry has to pass, each with its value; an empty one asks for nothing."""
+    yield "account.id = ?", query.id
+    yield "seq < ?", query.before
+    yield "seq > ?", query.after
+    yield "duration_ns >= ?", query.slower_ms * 1_000_000
+    for name in _EQUAL:
+        yield f"{name} = ?", getattr(query, name)
 
 
 def totals(db: Connection) -> list[Total]:
