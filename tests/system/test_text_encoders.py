@@ -1,11 +1,14 @@
 """Vectors and rankings through the whole of Tiffin: `openai` unmodified, real models."""
 
 import asyncio
+import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 import openai
 import pytest
@@ -15,6 +18,9 @@ from openai import AsyncOpenAI, OpenAI
 from tests.real_models import model_file, model_files
 from tests.system.server import KEY, Server, until
 from tests.system.text_fake import Fake, serving
+from tiffin.app.pairs import sample_pairs
+from tiffin.cli.calibrating_cache import calibrate
+from tiffin.cli.connect import Address
 from tiffin.config.models import OnnxModel
 from tiffin.control.catalogue.starter import CHAT_TINY, STARTER_MODELS
 
@@ -29,6 +35,14 @@ model = "their-embedder"
 [routes.cached]
 models = ["elsewhere"]
 cache = {{ ttl_s = 60.0 }}
+
+[models.parrot]
+runtime = "echo"
+token_ms = 0.0
+
+[models.parrot.cache]
+ttl_s = 60.0
+semantic = {{ embedder = "embed", thresholds = {{ en = 0.9 }}, wait_ms = 10_000.0 }}
 
 [models.gguf]
 runtime = "llamacpp"
@@ -47,6 +61,7 @@ guard = "personal"
 """
 RELATED = ["A cat sat on the mat.", "A kitten rests on a rug."]
 UNRELATED = "Shares fell after the bank raised its interest rate."
+MARK = "x-tiffin-cache"
 QUESTION = "What is the capital of France?"
 PASSAGES = [
     "Bananas are rich in potassium.",
@@ -357,3 +372,46 @@ def test_the_same_vectors_come_from_the_cache(server: Server, elsewhere: Fake) -
 def test_a_guard_looks_at_texts_and_refuses_token_ids(server: Server, given: Any) -> None:
     reply = server.http.post("/v1/embeddings", json={"model": "guarded", "input": given})
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "content_filter")
+
+
+def test_a_chat_in_other_words_is_answered_by_the_cache_and_its_opposite_is_not(
+    server: Server,
+) -> None:
+    """With a real embedder, to which both are nearly the same."""
+
+    def asked(text: str) -> httpx.Response:
+        reply = server.chat("parrot", text)
+        assert reply.status_code == 200, reply.text
+        return reply
+
+    first = asked("How do I turn on the heater in the kitchen?")
+    kept = server.http.get
+    until(lambda: "parrot" in kept("/admin/v1/cache").text)
+    again = asked("Can you tell me how to switch on the heater in the kitchen?")
+    assert (again.headers[MARK], again.json()["choices"]) == ("semantic", first.json()["choices"])
+    assert float(again.headers["x-tiffin-cache-similarity"]) > 0.9
+    assert asked("How do I turn off the heater in the kitchen?").headers[MARK] == "miss"
+    assert asked("How do I turn on 2 heaters in the kitchen?").headers[MARK] == "miss"
+
+    def account() -> dict[str, Any] | None:
+        number = again.headers["x-request-id"]
+        return next((row for row in server.accounts() if row["id"] == number), None)
+
+    row = until(account, 10)
+    assert (row["cache"], row["prompt_tokens"], row["target"]) == ("semantic", 0, "embed")
+    assert row["retried_ns"] > 0
+
+
+def test_calibration_finds_what_is_safe_and_says_what_is_not(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = sample_pairs("en")[::8] + sample_pairs("hi")[::6]
+    path = tmp_path / "pairs.jsonl"
+    path.write_bytes(b"\n".join(map(msgspec.json.encode, pairs)))
+    calibrate(Address(url=server.status().address, key=KEY), "embed", path, as_json=True)
+    english, hindi = json.loads(capsys.readouterr().out)
+    assert (english["language"], english["false_hits"], hindi["false_hits"]) == ("en", 0, 0)
+    assert english["recall"] >= 0.5
+    assert english["threshold"] > 0.8
+    assert english["vectors_alone"] > 10, "no threshold alone would do"
+    assert hindi["threshold"] is None, "its embedder is for English"

@@ -1,12 +1,13 @@
 """`tiffin cache`: answers that may be given again."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tiffin.cli.options import ApiKey, AsJson, DataFolder, Url, model_names
+from tiffin.cli.options import ApiKey, AsJson, DataFolder, ModelName, Url, model_names
 
-cache = typer.Typer(no_args_is_help=True, help="Look at kept answers, and let go of them.")
+cache = typer.Typer(no_args_is_help=True, help="Look at kept answers, let go of them.")
 
 
 @cache.command("list")
@@ -63,3 +64,32 @@ def purge(
         wanted["key"] = which
     done = ask("POST", "/admin/v1/cache/purge", wanted, url=url, key=key, data=data)
     print(f"{done['entries']} answers were let go of")
+
+
+@cache.command("calibrate")
+def calibrate_semantic(
+    embedder: ModelName,
+    pairs: Annotated[
+        Path | None,
+        typer.Option("--pairs", help="Labelled pairs, one as JSON a line, instead of ours."),
+    ] = None,
+    url: Url = "",
+    key: ApiKey = "",
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find how similar questions must be for a semantic cache, with the vectors of a model of the
+    running server, and print the setting.
+
+    A line of the file is {"a": "…", "b": "…", "same": true, "language": "en"}. A language that no
+    threshold makes safe is off.
+
+    Examples:
+
+        tiffin cache calibrate embed-en
+        tiffin cache calibrate embed-en --pairs ours.jsonl
+    """
+    from tiffin.cli import locate
+    from tiffin.cli.calibrating_cache import calibrate
+
+    calibrate(locate.server(url=url, key=key, data=data), embedder, pairs, as_json=as_json)
