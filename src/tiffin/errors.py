@@ -53,6 +53,7 @@ class TiffinError(Exception):
     slug: ClassVar[str] = "internal_error"
     code: ClassVar[Code] = Code.INTERNAL
     retryable: ClassVar[bool] = False
+    status = 0  # of the reply that says so, where an adapter has read it
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, param: str | None = None
@@ -181,8 +182,7 @@ class Rejected(TiffinError):
 
 
 class Pace(NamedTuple):
-    """How a limit of `requests` or `tokens` stands: how much there is in its period, how much of it
-    may be had right now, and in how many milliseconds all of it."""
+    """How a limit of `requests` or `tokens` stands: its size, what is left, in how many ms all."""
 
     of: str
     limit: int
@@ -322,7 +322,7 @@ class UpstreamUnavailable(Unavailable):
     """A replica or upstream couldn't be reached, or broke before it answered."""
 
     slug = "upstream_unavailable"
-    stale = False  # whether a connection that had been kept was found closed
+    stale = False  # whether what had been kept, a connection or a token, was found to be over
 
 
 class DeadlineExceeded(TiffinError):

@@ -27,12 +27,13 @@ WHOLE: dict[str, Any] = {
 
 @dataclass(slots=True)
 class Answer:
-    """What it answers: JSON, or the events of a stream as they go on the wire."""
+    """What it answers: JSON, or the events of a stream as they go on the wire, of this `kind`."""
 
     status: int = 200
     told: Any = None
     events: Sequence[bytes] = ()
     headers: dict[str, str] = field(default_factory=dict)
+    kind: str = EVENTS
 
 
 @dataclass(slots=True)
@@ -51,7 +52,8 @@ class Asked:
 
 
 class Upstream(ThreadingHTTPServer):
-    """Answers `whole`, or `stream` where one is asked for; `answers` come before, by path."""
+    """Answers `whole`, or `stream` where one is asked for; `answers` come before, by path, and
+    those of `once` before these."""
 
     daemon_threads = True
 
@@ -61,6 +63,7 @@ class Upstream(ThreadingHTTPServer):
         self.whole = Answer(told=WHOLE)
         self.stream = Answer(events=chunks("Namaste", "."))
         self.answers: dict[str, Answer] = {}
+        self.once: dict[str, Answer] = {}
 
     @property
     def address(self) -> str:
@@ -105,12 +108,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.seen.append(asked)
         streams = body[:1] == b"{" and asked.told.get("stream", False)
         usual = self.server.stream if streams else self.server.whole
-        self._answer(self.server.answers.get(self.path, usual))
+        usual = self.server.answers.get(self.path, usual)
+        self._answer(self.server.once.pop(self.path, usual))
 
     def _answer(self, answer: Answer) -> None:
         body = b"".join(answer.events) or json.dumps(answer.told).encode()
         self.send_response(answer.status)
-        self.send_header("content-type", EVENTS if answer.events else "application/json")
+        self.send_header("content-type", answer.kind if answer.events else "application/json")
         self.send_header("content-length", str(len(body)))
         for name, value in answer.headers.items():
             self.send_header(name, value)

@@ -39,9 +39,10 @@ class RemoteModel(
 
     `profile` names what kind of server it is, and so what it can't do (empty: all that OpenAI's
     can). `url` ends before `/chat/completions`, or before `/v2`; a profile may know it. Azure's
-    `model` is the deployment, `api_version` its API's. It computes in `region` and may be sent
-    data up to `data_class`; where that isn't said, what a key calls public, or nothing. It keeps
-    what it is sent for `retains_days` and `trains` on it, as far as its contract says.
+    `model` is the deployment, `api_version` its API's, SageMaker's the endpoint. It computes in
+    `region`, which addresses of some clouds say, and may be sent data up to `data_class`; where
+    that isn't said, what a key calls public, or nothing. It keeps what it is sent for
+    `retains_days` and `trains` on it, as far as its contract says.
 
     With several `keys` requests are spread over those that the server lets in.
     `links` says whether addresses of images and files are passed on, which that server then
@@ -86,3 +87,8 @@ class RemoteModel(
     def address(self) -> str:
         """Where it is: as its section says, or as its profile knows."""
         return self.url or profile_of(self.profile).url
+
+    @property
+    def located(self) -> str:
+        """The region that it computes in: as its section says, or as its address does."""
+        return self.region or next(iter(profile_of(self.profile).regions(self.address)), "")

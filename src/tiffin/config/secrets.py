@@ -17,6 +17,7 @@ from tiffin.errors import ConfigInvalid
 Outputs = Mapping[Command, str | ConfigInvalid]
 Section = Key | RemoteModel | UpstreamKey | Alert
 
+GOOGLES: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 MAX_FILE_BYTES: Final = 1 << 20
 """A bundle of all the authorities that there are is a quarter of that."""
 
@@ -48,6 +49,22 @@ def read_secret(
     if not value:
         raise ConfigInvalid(f"the key file {file} is empty")
     return value
+
+
+def usual_secret(signs: str, environ: Mapping[str, str] | None = None) -> str:
+    """What calls that are authorised in this way use where a section refers to nothing.
+
+    For Google it is the file that its usual variable names; others find theirs themselves, or need
+    none. Raises `ConfigInvalid`.
+    """
+    if signs != "google":
+        return ""
+    file = (environment() if environ is None else environ).get(GOOGLES, "").strip()
+    if not file:
+        raise ConfigInvalid(
+            f"it has no credentials: give key_env, key_file or key_command, or set {GOOGLES}"
+        )
+    return read_secret(file=file)
 
 
 def text_of(path: str, encoding: str = "utf-8") -> str:

@@ -8,6 +8,7 @@ from tiffin.config.load import Loaded
 from tiffin.config.schema import Config
 from tiffin.config.secrets import alert_keys, commands_of, key_hashes, upstream_keys
 from tiffin.config.tls import credentials_of
+from tiffin.control.signed import check_signing_keys
 from tiffin.control.tenants.published import Keys
 
 
@@ -40,6 +41,7 @@ def prepared(loaded: Loaded, *, fresh: bool = True) -> Candidate:
     config = loaded.config
     outputs = outputs_of(commands_of(config))
     upstream = upstream_keys(config, outputs=outputs)
+    check_signing_keys(config, upstream)
     keys = key_hashes(config, outputs=outputs)
     alerts = alert_keys(config, outputs=outputs)
     if fresh and config.server.tls.on:

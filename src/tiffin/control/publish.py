@@ -205,7 +205,9 @@ def _wish(name: str, config: Config, shelf: Shelf, site: Site) -> Wish:
         state, reason = UNLOADED, site.unloaded[name]
     if isinstance(model, RemoteModel):
         target = _remote_target(name, revision, model, state, reason)
-        target = msgspec.structs.replace(target, unfit=unfit(model, config.terms))
+        target = msgspec.structs.replace(
+            target, unfit=unfit(model, config.terms), egress=_egress(model, config)
+        )
         path, mark = site.key_files.get(name, ("", 0))
         keys = _keys_at(name, model, site) if model.keys else ()
         return Wish(msgspec.structs.replace(target, key_file=path, key_mark=mark, keys=keys))
@@ -236,6 +238,12 @@ def _wish(name: str, config: Config, shelf: Shelf, site: Site) -> Wish:
         data_class=data_class,
     )
     return Wish(target, own)
+
+
+def _egress(model: RemoteModel, config: Config) -> tuple[str, ...]:
+    """Where tokens for it may be had from, if its credentials say where that is."""
+    asks = profile_of(model.profile).signs == "google"
+    return tuple(config.egress.allow) if asks else ()
 
 
 def _keys_at(name: str, model: RemoteModel, site: Site) -> tuple[KeyAt, ...]:
@@ -269,7 +277,7 @@ def _remote_target(name: str, revision: str, model: RemoteModel, state: str, rea
         total_timeout_s=model.total_timeout_s,
         tools=model.tools,
         links=model.links == "pass" or (not model.links and profile.hosted),
-        region=model.region,
+        region=model.located,
         data_class=model.data_class,
     )
 

@@ -6,7 +6,7 @@ import msgspec
 
 from tiffin.dialects.dialect import Told
 from tiffin.dialects.openai.errors import error_from_reply
-from tiffin.errors import TiffinError, UpstreamFailed
+from tiffin.errors import TiffinError, UpstreamFailed, UpstreamRefused
 from tiffin.gateway.account import NO_USAGE, Account
 from tiffin.gateway.due import Due
 from tiffin.gateway.guard.policy import Guards
@@ -124,7 +124,18 @@ class Attempt:
         else:
             visit = station.visit(call)
         self.visit = visit
-        return await self._until_commit(await visit.__aenter__())
+        try:
+            reply = await visit.__aenter__()
+        except TiffinError as error:
+            self._heed(error)
+            raise
+        return await self._until_commit(reply)
+
+    def _heed(self, error: TiffinError) -> None:
+        """How far a call came whose refusal was read on the way."""
+        self.status = error.status
+        if error.status and isinstance(error, UpstreamRefused):
+            self.phase = Phase.STATUS
 
     async def _until_commit(self, reply: Reply) -> Answer:
         asked, target = self._run.asked, self.target

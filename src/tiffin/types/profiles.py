@@ -4,6 +4,7 @@ Names of parameters are those of types/text.py; a dot leads into one. Without a 
 is taken for one that does all that OpenAI's does, at the address that its section has.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -54,10 +55,15 @@ class Profile:
     `limit_name` is the one name by which it knows the limit of an answer (empty: both).
     `asks_usage` is whether a stream's usage must be asked for; others refuse the question and tell.
     `unsupported` is refused by name, `unsent` left out; `hottest` is the highest `temperature`.
-    `protocol` is what it speaks.
+    `protocol` is what it speaks. `signs` is how calls are authorised where a header with the key
+    isn't all (`aws`, for its `service`; `google`). `located` finds in an address the region that it
+    is in.
     """
 
     protocol: str = "openai"
+    signs: str = ""
+    service: str = ""
+    located: str = ""
 
     url: str = ""
     hosted: bool = False
@@ -73,6 +79,13 @@ class Profile:
     unsupported: frozenset[str] = frozenset()
     unsent: frozenset[str] = frozenset()
     hottest: float = 2.0
+
+    def regions(self, address: str) -> list[str]:
+        """The regions that an address names: none, one, or several that contradict each other."""
+        if not self.located:
+            return []
+        found = (part for match in re.finditer(self.located, address) for part in match.groups())
+        return sorted({part for part in found if part})
 
     def place(self, path: bytes, *, below: str, model: str, version: str) -> bytes:
         """Where a server at an address whose path is `below` answers what is asked at `path`."""
@@ -207,6 +220,31 @@ PROFILES: Final[dict[str, Profile]] = {
         serves=_CHAT,
         limit_name="max_tokens",
         unsupported=_ENGINES,
+        unsent=LABELS,
+    ),
+    # The containers of models of texts (LMI, vLLM, SGLang, TGI) speak OpenAI's protocol there.
+    "sagemaker": Profile(
+        protocol="sagemaker",
+        signs="aws",
+        service="sagemaker",
+        located=r"//(?:[^/]+\.)?runtime(?:-fips)?\.sagemaker(?:-fips)?\.([a-z0-9-]+)\.",
+        hosted=True,
+        serves=_CHAT,
+        path="/endpoints/{model}{path}",
+        limit_name="max_tokens",
+        unsupported=_ENGINES,
+        unsent=LABELS,
+    ),
+    # Gemini, and what else answers chats there; what it doesn't know it passes over in silence.
+    "vertex": Profile(
+        signs="google",
+        located=r"//([a-z0-9-]+)-aiplatform\.|/locations/([a-z0-9-]+)/",
+        hosted=True,
+        serves=_CHAT,
+        limit_name="max_tokens",
+        unsupported=_OPENAIS_OWN
+        | _LOGPROBS
+        | {"logit_bias", "parallel_tool_calls", "tools.strict"},
         unsent=LABELS,
     ),
     # TIR: every project has an address of its own, and vLLM behind it.

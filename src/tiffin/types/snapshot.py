@@ -108,6 +108,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     happens, where that is known. It computes in `region` and is cleared for data up to
     `data_class`, empty where nobody said; its terms make it `unfit` for
     classes of data, each with the reason. `links` are passed on to it, which it fetches itself.
+    Where its credentials say whom to ask for tokens, that host must be one of `egress`.
     """
 
     model: str
@@ -142,6 +143,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     region: str = ""
     data_class: str = ""
     unfit: tuple[tuple[str, str], ...] = ()
+    egress: tuple[str, ...] = ()
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -166,3 +166,42 @@ def test_an_entry_that_names_no_host_is_refused(entry: str) -> None:
 @pytest.mark.parametrize("section", ["", "[egress]\n", "[egress]\nallow=['*']\n"])
 def test_without_a_list_a_model_may_be_anywhere(section: str) -> None:
     assert "r" in config(section + HOSTED).models
+
+
+SAGE = REMOTE + "profile='sagemaker'\nurl='https://runtime.sagemaker.eu-west-1.amazonaws.com'\n"
+VERTEX = (
+    REMOTE
+    + "profile='vertex'\nurl='https://asia-south1-aiplatform.googleapis.com/v1/projects/p"
+    + "/locations/asia-south1/endpoints/openapi'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "region"),
+    [
+        (SAGE, "eu-west-1"),
+        (SAGE + "region='eu-west-1'", "eu-west-1"),
+        (SAGE + "region='eu'", "eu"),
+        (VERTEX, "asia-south1"),
+        (REMOTE + "url='https://h'", ""),
+    ],
+)
+def test_some_addresses_say_where_they_compute(text: str, region: str) -> None:
+    model = config(text).models["r"]
+    assert isinstance(model, RemoteModel)
+    assert model.located == region
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (SAGE + "region='ap-south-1'", "models.r.region"),
+        (VERTEX + "region='us-central1'", "models.r.region"),
+        (VERTEX.replace("ns/asia-south1", "ns/us-central1"), "models.r.url"),
+        (REMOTE + "profile='sagemaker'\nurl='http://h'", "models.r.region"),
+    ],
+)
+def test_a_region_that_the_address_contradicts_is_refused(text: str, where: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        config(text)
+    assert refused.value.where == where

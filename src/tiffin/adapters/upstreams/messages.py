@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from types import TracebackType
 
+from tiffin.adapters.upstreams.retold import Retold
 from tiffin.dialects.anthropic.chat_answers import ChunksOfEvents, completion
 from tiffin.dialects.anthropic.upstream import message_request
 from tiffin.ports.backend import Backend, Call, Reply
@@ -31,26 +31,11 @@ class MessagesBackend:
         body, version = message_request(call.body)
         lines = b"%banthropic-version: %b\r\n" % (call.content, version)
         asked = replace(call, path=MESSAGES, body=body, content=lines)
-        return _Exchange(self._inner.start(asked))
+        return Retold(self._inner.start(asked), _told)
 
 
-class _Exchange:
-    """One call, whose reply is told as a chat's."""
-
-    def __init__(self, exchange: AbstractAsyncContextManager[Reply]) -> None:
-        self._exchange = exchange
-
-    async def __aenter__(self) -> Reply:
-        reply = await self._exchange.__aenter__()
-        return reply if reply.status >= 300 else _ChatReply(reply)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._exchange.__aexit__(kind, error, trace)
+async def _told(reply: Reply) -> Reply:
+    return reply if reply.status >= 300 else _ChatReply(reply)
 
 
 class _ChatReply:

@@ -89,7 +89,7 @@ def residency(name: str, config: Config) -> tuple[str, str]:
     """
     model = config.models[name]
     if isinstance(model, RemoteModel):
-        return model.region, model.data_class
+        return model.located, model.data_class
     here = (config.server.region, "restricted")
     places = [here, *(residency(peer, config) for peer in peers_of(model))]
     regions = {region for region, _ in places}

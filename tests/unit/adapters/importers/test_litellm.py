@@ -16,6 +16,7 @@ from tiffin.adapters.importers.yaml_file import parsed
 from tiffin.cli.toml_text import toml_text
 from tiffin.config.load import load_text
 from tiffin.config.policy import effective
+from tiffin.config.remote import RemoteModel
 from tiffin.config.schema import Config
 from tiffin.errors import ConfigInvalid
 
@@ -273,3 +274,59 @@ def test_rankers_map(model: str, mode: str, profile: str, variable: str) -> None
         "model": model.partition("/")[2],
         "key_env": variable,
     }
+
+
+def signed(**params: str) -> Translated:
+    return moved(json.dumps({"model_list": [{"model_name": "m", "litellm_params": params}]}))
+
+
+def test_endpoints_of_clouds_map_with_their_regions() -> None:
+    found = signed(
+        model="sagemaker_chat/chats",
+        aws_region_name="ap-south-1",
+        aws_access_key_id="os.environ/AWS_ACCESS_KEY_ID",
+        aws_secret_access_key="os.environ/AWS_SECRET_ACCESS_KEY",
+    )
+    assert found.tree["models"]["m"] == {
+        "runtime": "remote",
+        "profile": "sagemaker",
+        "url": "https://runtime.sagemaker.ap-south-1.amazonaws.com",
+        "model": "chats",
+    }
+    found = signed(
+        model="vertex_ai/gemini-2.5-flash",
+        vertex_project="acme",
+        vertex_location="asia-south1",
+        vertex_credentials="/etc/account.json",
+    )
+    assert found.tree["models"]["m"] == {
+        "runtime": "remote",
+        "profile": "vertex",
+        "url": "https://asia-south1-aiplatform.googleapis.com/v1/projects/acme/locations"
+        "/asia-south1/endpoints/openapi",
+        "model": "google/gemini-2.5-flash",
+        "key_file": "/etc/account.json",
+    }
+    assert isinstance(config_of(found).models["m"], RemoteModel)
+    found = signed(model="vertex_ai/m/x", vertex_project="a", vertex_location="global")
+    assert found.tree["models"]["m"]["url"].startswith("https://aiplatform.googleapis.com/v1/p")
+
+
+def test_their_keys_get_a_variable_and_what_is_missing_is_said() -> None:
+    found = signed(
+        model="sagemaker_chat/chats", aws_access_key_id="AKIA1", aws_secret_access_key="shh"
+    )
+    assert found.tree["models"]["m"]["key_env"] == "M_AWS_KEYS"
+    assert config_of(found).models.keys() == {"m"}
+    todo = told(found, Fate.TO_DO)
+    assert "M_AWS_KEYS" in todo
+    assert "its address as url" in todo
+    assert "AKIA1" not in toml_text(found.tree) + todo
+    found = signed(model="vertex_ai/gemini", vertex_credentials='{"private_key": "shh"}')
+    assert found.tree["models"]["m"]["key_env"] == "M_GOOGLE_CREDENTIALS"
+    assert "shh" not in toml_text(found.tree) + told(found, Fate.TO_DO)
+
+
+def test_what_vertex_serves_otherwise_is_not_mapped() -> None:
+    with pytest.raises(ConfigInvalid, match="aren't asked by OpenAI's protocol"):
+        signed(model="vertex_ai/claude-sonnet-4")

@@ -1,5 +1,6 @@
 """Deployments of `model_list` as sections of remote models, and what they cost."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -8,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tiffin.adapters.importers.litellm.clouds import PLACE, cloud_settings
 from tiffin.adapters.importers.litellm.providers import FOREIGN, PROVIDERS, WITHOUT_SLASH, Provider
 from tiffin.adapters.importers.litellm.reading import Section
 from tiffin.adapters.importers.litellm.secret_names import Secrets
@@ -18,7 +20,9 @@ from tiffin.types.profiles import PROFILES, profile_of
 
 MILLION: Final = 1_000_000
 MODES: Final = ("", "chat", "completion", "embedding", "rerank", "audio_transcription", "responses")
-PLACE: Final = "https://set-this-address.invalid/v1"
+
+_OTHERS: Final = re.compile("claude|anthropic|imagen|veo|text-embedding|multimodalembedding")
+"""What Vertex serves, and not at its endpoint for OpenAI's clients."""
 
 _FIRST_OF_ALL = "clients say it themselves in each request"
 LEFT: Final[Mapping[str, str]] = {
@@ -104,6 +108,8 @@ def _spoken(params: Section, whole: str) -> Spoken | str:
     """Who answers for a model, or why nobody here can ask."""
     first = whole.partition("/")[0] if "/" in whole else WITHOUT_SLASH
     prefix = params.text("custom_llm_provider") or first
+    if prefix == "vertex_ai" and (maker := _OTHERS.match(whole.removeprefix("vertex_ai/"))):
+        return f"models of {maker[0]} aren't asked by OpenAI's protocol there"
     provider = PROVIDERS.get(prefix)
     if provider is None:
         known = prefix in FOREIGN
@@ -126,25 +132,34 @@ def _place(made: Deployment, params: Section, spoken: Spoken, secrets: Secrets) 
         profile = ""  # another server that speaks as OpenAI does, or nearly
     if profile:
         settings["profile"] = profile
-    needs_address = not (provider.url or profile_of(profile).url)
-    field = "api_base" if params.raw("api_base") else "base_url"
-    address = _address(secrets.plain(own, params.at(field)), provider) if own else provider.url
-    if (own and not address) or (needs_address and not address):
-        address = PLACE
-        report.to_do(params.where, f"give [models.{made.name}] its address as url")
-    if address:
-        settings["url"] = address
+    _url(made, params, provider, secrets, own)
     settings["model"] = spoken.model
     version = params.text("api_version")
     if version and profile_of(profile).version:
         settings["api_version"] = version
     elif version:
         report.dropped(params.at("api_version"), "its server has no versions here")
+    if profile_of(profile).signs:
+        settings |= cloud_settings(made.name, settings, params, secrets)
+        return
     key = secrets.variable(params.text("api_key"), params.at("api_key"), f"{made.name}_API_KEY")
     if not key and provider.variable and not (own and spoken.prefix == "openai"):
         key = provider.variable
     if key:
         settings["key_env"] = key
+
+
+def _url(made: Deployment, params: Section, provider: Provider, secrets: Secrets, own: str) -> None:
+    """Its address: its `own`, or its provider's; a place for one where it has to have one."""
+    profile = profile_of(made.settings.get("profile", ""))
+    field = "api_base" if params.raw("api_base") else "base_url"
+    address = _address(secrets.plain(own, params.at(field)), provider) if own else provider.url
+    needed = not (provider.url or profile.url or profile.signs)
+    if not address and (own or needed):
+        address = PLACE
+        params.report.to_do(params.where, f"give [models.{made.name}] its address as url")
+    if address:
+        made.settings["url"] = address
 
 
 def _fit(made: Deployment, params: Section) -> None:

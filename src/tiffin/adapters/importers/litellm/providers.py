@@ -24,6 +24,9 @@ PROVIDERS: Final[dict[str, Provider]] = {
     "cohere": Provider("cohere", variable="COHERE_API_KEY"),
     "cohere_chat": Provider("cohere", variable="COHERE_API_KEY"),
     "jina_ai": Provider("jina", variable="JINA_AI_API_KEY"),
+    "sagemaker_chat": Provider("sagemaker"),
+    "vertex_ai": Provider("vertex"),
+    "vertex_ai_beta": Provider("vertex"),
     "anthropic": Provider("anthropic", variable="ANTHROPIC_API_KEY"),
     "hosted_vllm": Provider("vllm", variable="HOSTED_VLLM_API_KEY"),
     "vllm": Provider("vllm"),
@@ -49,8 +52,12 @@ PROVIDERS: Final[dict[str, Provider]] = {
 
 FOREIGN: Final = frozenset(
     {
-        *("bedrock", "bedrock_converse", "sagemaker", "sagemaker_chat", "vertex_ai"),
-        *("vertex_ai_beta", "azure_ai", "azure_text", "replicate"),
+        *(
+            "bedrock",
+            "bedrock_converse",
+            "sagemaker",
+        ),
+        *("azure_ai", "azure_text", "replicate"),
         *("huggingface", "watsonx", "databricks", "snowflake", "cloudflare", "ai21", "voyage"),
         *("triton", "predibase", "petals", "clarifai", "palm", "aleph_alpha", "nlp_cloud"),
     }

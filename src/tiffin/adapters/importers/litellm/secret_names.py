@@ -33,6 +33,10 @@ class Secrets:
         self._report.to_do(where, f"put the key that stands there into the variable {name}")
         return name
 
+    def fresh(self, wish: str) -> str:
+        """A variable for a secret that is put together from several."""
+        return self._free(wish)
+
     def plain(self, value: str, where: str) -> str:
         """A text that is no secret, from the environment where it refers to that; else empty."""
         named = referred(value)
