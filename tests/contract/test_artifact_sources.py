@@ -176,8 +176,10 @@ PLACES = {
 }
 
 
-RANGED = ["https", "hf", "gs", "az", "s3"]
-ALL = [*PLACES, "s3"]
+# Its server takes seconds to start, once.
+S3 = pytest.param("s3", marks=pytest.mark.xdist_group("s3"))
+RANGED = ["https", "hf", "gs", "az", S3]
+ALL = [*PLACES, S3]
 
 
 @pytest.fixture(params=ALL)

@@ -19,6 +19,9 @@ from tiffin.types.paths import DataFolder, sockets
 TIFFIN = Path(sys.executable).with_name("tiffin")
 KEY = "sk-tiffin-system-tests"
 
+BREATH_S = 0.01
+"""Between two questions of a client that asks all the time: the server has the same processors."""
+
 T = TypeVar("T")
 
 CONFIG = """

@@ -1,4 +1,4 @@
-"""Unmodified clients and real models through the whole of Tiffin: `openai`, sync and async."""
+"""Unmodified clients and real models through the whole of Tiffin: `openai` and `anthropic`."""
 
 import asyncio
 import json
@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
+from anthropic import Anthropic
 from openai import AsyncOpenAI, OpenAI
 
 from tests.real_models import model_file
 from tests.system.server import KEY, Server
+from tests.system.test_messages import WEATHER as ANTHROPIC_WEATHER
+from tests.system.test_messages import said, whole_input
 from tiffin.config.models import LlamacppModel
 from tiffin.control.catalogue.starter import STARTER_MODELS
 
@@ -66,7 +70,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[OpenAI]:
     with OpenAI(api_key=KEY, base_url=f"{server.status().address}/v1", max_retries=0) as client:
         yield client
@@ -417,3 +421,79 @@ def test_curl_streams(server: Server, tmp_path: Path) -> None:
     )
     assert done.stdout.startswith("data: {")
     assert done.stdout.endswith("data: [DONE]\n\n")
+
+
+@pytest.fixture(scope="module")
+def other(server: Server) -> Iterator[Anthropic]:
+    with Anthropic(api_key=KEY, base_url=server.status().address, max_retries=0) as client:
+        yield client
+
+
+@pytest.mark.parametrize("model", ["chat", "chat-tiny"])
+def test_a_message_says_the_same_whole_and_streamed(other: Anthropic, model: str) -> None:
+    wanted: Any = {
+        "model": model,
+        "max_tokens": 24,
+        "system": "You are brief.",
+        "messages": said("Count from one to five."),
+        "extra_body": {"temperature": 0},
+    }
+    whole = other.messages.create(**wanted)
+    with other.messages.stream(**wanted) as stream:
+        streamed = stream.get_final_message()
+    assert whole.content[0].type == "text"
+    assert streamed.content[0].to_dict() == whole.content[0].to_dict()
+    assert streamed.stop_reason == whole.stop_reason
+    assert streamed.usage.output_tokens == whole.usage.output_tokens
+    counted = other.messages.count_tokens(
+        model=model, system=wanted["system"], messages=wanted["messages"]
+    )
+    assert whole_input(whole.usage) == counted.input_tokens
+    assert whole_input(streamed.usage) == counted.input_tokens
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_message_calls_a_tool_and_uses_what_it_says(other: Anthropic, stream: bool) -> None:
+    asked = said("What is the weather in Pune right now?")
+    wanted: Any = {
+        "model": "chat",
+        "max_tokens": 100,
+        "tools": [ANTHROPIC_WEATHER],
+        "messages": asked,
+        "extra_body": {"temperature": 0},
+    }
+    if stream:
+        with other.messages.stream(**wanted) as events:
+            first: anthropic.types.Message = events.get_final_message()
+    else:
+        first = other.messages.create(**wanted)
+    assert first.stop_reason == "tool_use"
+    [asking] = [block for block in first.content if block.type == "tool_use"]
+    assert str(asking.input["city"]).lower().startswith("pune")
+    result = {"type": "tool_result", "tool_use_id": asking.id, "content": "31 degrees"}
+    turns = [
+        *asked,
+        {"role": "assistant", "content": first.content},
+        {"role": "user", "content": [result]},
+    ]
+    second = other.messages.create(**{**wanted, "messages": turns, "tools": []})
+    assert second.content[0].type == "text"
+    assert "31" in second.content[0].text
+
+
+def test_a_messages_schema_is_enforced(other: Anthropic) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+    answer = other.messages.create(
+        model="chat",
+        max_tokens=100,
+        messages=said("Invent a person, as prose, please."),
+        output_config={"format": {"type": "json_schema", "schema": schema}},
+        extra_body={"temperature": 0},
+    )
+    assert answer.content[0].type == "text"
+    assert set(json.loads(answer.content[0].text)) == {"name", "age"}

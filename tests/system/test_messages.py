@@ -1,6 +1,5 @@
-"""Anthropic's own client, unmodified, through the whole of Tiffin: fakes, echo, real models."""
+"""Anthropic's own client, unmodified, through the whole of Tiffin, with fakes."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ from anthropic import Anthropic
 
 from tests.system.conftest import ECHO
 from tests.system.server import KEY, Server, until
-from tests.system.test_clients import section
 from tests.system.upstream_fake import WHOLE, Answer, Upstream, chunks, serving
 
 pytestmark = pytest.mark.xdist_group("messages")
@@ -75,7 +73,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iter
         server.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[Anthropic]:
     with client_of(server) as client:
         yield client
@@ -192,91 +190,3 @@ def test_tokens_are_counted_as_the_model_counts_them(client: Anthropic) -> None:
     assert 0 < few.input_tokens < more.input_tokens
     answer = client.messages.create(model="echo", max_tokens=5, messages=said("one two"))
     assert whole_input(answer.usage) == few.input_tokens
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anthropic]:
-    server = Server(
-        tmp_path_factory.mktemp("real-messages"), section("chat-tiny") + section("chat")
-    )
-    try:
-        server.start()
-        server.until_answers("chat-tiny", within_s=90)
-        server.until_answers("chat", within_s=90)
-        with client_of(server) as client:
-            yield client
-    finally:
-        server.close()
-
-
-@pytest.mark.models
-@pytest.mark.parametrize("model", ["chat", "chat-tiny"])
-def test_a_real_model_says_the_same_whole_and_streamed(real: Anthropic, model: str) -> None:
-    wanted: Any = {
-        "model": model,
-        "max_tokens": 24,
-        "system": "You are brief.",
-        "messages": said("Count from one to five."),
-        "extra_body": {"temperature": 0},
-    }
-    whole = real.messages.create(**wanted)
-    with real.messages.stream(**wanted) as stream:
-        streamed = stream.get_final_message()
-    assert whole.content[0].type == "text"
-    assert streamed.content[0].to_dict() == whole.content[0].to_dict()
-    assert streamed.stop_reason == whole.stop_reason
-    assert streamed.usage.output_tokens == whole.usage.output_tokens
-    counted = real.messages.count_tokens(
-        model=model, system=wanted["system"], messages=wanted["messages"]
-    )
-    assert whole_input(whole.usage) == counted.input_tokens
-    assert whole_input(streamed.usage) == counted.input_tokens
-
-
-@pytest.mark.models
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_real_model_calls_a_tool_and_uses_what_it_says(real: Anthropic, stream: bool) -> None:
-    asked = said("What is the weather in Pune right now?")
-    wanted: Any = {
-        "model": "chat",
-        "max_tokens": 100,
-        "tools": [WEATHER],
-        "messages": asked,
-        "extra_body": {"temperature": 0},
-    }
-    if stream:
-        with real.messages.stream(**wanted) as events:
-            first: anthropic.types.Message = events.get_final_message()
-    else:
-        first = real.messages.create(**wanted)
-    assert first.stop_reason == "tool_use"
-    [asking] = [block for block in first.content if block.type == "tool_use"]
-    assert str(asking.input["city"]).lower().startswith("pune")
-    result = {"type": "tool_result", "tool_use_id": asking.id, "content": "31 degrees"}
-    turns = [
-        *asked,
-        {"role": "assistant", "content": first.content},
-        {"role": "user", "content": [result]},
-    ]
-    second = real.messages.create(**{**wanted, "messages": turns, "tools": []})
-    assert second.content[0].type == "text"
-    assert "31" in second.content[0].text
-
-
-@pytest.mark.models
-def test_a_schema_is_enforced_on_a_real_model(real: Anthropic) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
-        "required": ["name", "age"],
-        "additionalProperties": False,
-    }
-    answer = real.messages.create(
-        model="chat",
-        max_tokens=100,
-        messages=said("Invent a person, as prose, please."),
-        output_config={"format": {"type": "json_schema", "schema": schema}},
-        extra_body={"temperature": 0},
-    )
-    assert answer.content[0].type == "text"
-    assert set(json.loads(answer.content[0].text)) == {"name", "age"}

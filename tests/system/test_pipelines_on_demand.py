@@ -11,7 +11,7 @@ import pytest
 
 from tests.onnx_graphs import doubling, written
 from tests.system.conftest import Serve
-from tests.system.server import Server, until
+from tests.system.server import BREATH_S, Server, until
 from tests.system.test_pipelines import onnx_section
 from tests.system.test_residency import start, state
 from tiffin.control.fleet.status import State
@@ -104,8 +104,9 @@ def test_a_model_that_is_replaced_under_a_pipeline_costs_no_request(
     done = threading.Event()
 
     def ask_on() -> None:
-        with httpx.Client(base_url=server.http.base_url, headers=server.http.headers) as client:
-            while not done.is_set():
+        http = server.http
+        with httpx.Client(verify=False, base_url=http.base_url, headers=http.headers) as client:
+            while not done.wait(BREATH_S):
                 reply = client.post("/v2/models/twice/infer", json=ROW, timeout=30)
                 statuses.append(reply.status_code)
 

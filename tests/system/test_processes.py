@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.system.conftest import Serve
-from tests.system.server import KEY, Server, until
+from tests.system.server import BREATH_S, KEY, Server, until
 from tiffin.control.fleet.status import State
 
 # The goal is 2 s after a gateway's end; the rest is for busy machines.
@@ -71,7 +71,7 @@ class Load:
             thread.join()
 
     def _ask(self) -> None:
-        while not self._stop.is_set():
+        while not self._stop.wait(BREATH_S):
             try:
                 answer = self._server.chat(self._model, WORDS)
                 self.answers.append(answer.status_code)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.system.conftest import Serve
-from tests.system.server import Server, until
+from tests.system.server import BREATH_S, Server, until
 from tiffin.control.fleet.status import ProcessStatus, State
 
 pytestmark = pytest.mark.xdist_group("replicas")
@@ -29,7 +29,7 @@ def test_one_of_two_is_killed_under_load_and_the_other_takes_over(serve: Serve) 
     over = threading.Event()
 
     def ask() -> None:
-        while not over.is_set():
+        while not over.wait(BREATH_S):
             reply = server.chat("m", "one two three four five six")
             answers.append((time.monotonic(), reply.status_code, reply.text))
 

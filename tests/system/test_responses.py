@@ -35,13 +35,13 @@ def client_of(server: Server, key: str) -> OpenAI:
     return OpenAI(api_key=key, base_url=f"{server.status().address}/v1", max_retries=0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[OpenAI]:
     with client_of(server, KEY) as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stranger(server: Server) -> Iterator[OpenAI]:
     with client_of(server, OTHER_KEY) as client:
         yield client

@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from tests.system.conftest import Serve
-from tests.system.server import Server, until
+from tests.system.server import BREATH_S, Server, until
 from tiffin.control.fleet.status import State
 
 pytestmark = pytest.mark.xdist_group("rollouts")
 
-ECHO = '[models.m]\nruntime = "echo"\ntoken_ms = 2\n'
+ECHO = '[models.m]\nruntime = "echo"\ntoken_ms = 10\n'
 
 
 CODE = """
@@ -70,7 +70,7 @@ class Traffic:
                 thread.join()
 
     def _ask(self) -> None:
-        while not self._over.is_set():
+        while not self._over.wait(BREATH_S):
             self.answers[self._answer()] += 1
 
 

@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[OpenAI]:
     with OpenAI(api_key=KEY, base_url=f"{server.status().address}/v1", max_retries=3) as client:
         yield client

@@ -112,7 +112,7 @@ def tokenizes(server: Server, name: str) -> bool:
     return server.http.post("/tokenize", json={"model": name, "prompt": "a"}).status_code == 200
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[OpenAI]:
     with OpenAI(api_key=KEY, base_url=f"{server.status().address}/v1", max_retries=0) as client:
         yield client

@@ -16,7 +16,7 @@ import pytest
 
 from tests.certificates import Authority, Signed
 from tests.system.conftest import Serve
-from tests.system.server import KEY, TIFFIN, Server, body, until
+from tests.system.server import BREATH_S, KEY, TIFFIN, Server, body, until
 
 ECHO = '\n[models.m]\nruntime = "echo"\nslots = 16\n'
 WORDS = "one and two and three and four"
@@ -88,7 +88,7 @@ def traffic(
 
     def ask(kept: bool) -> None:
         client = client_of(authority, server, own)
-        while not over.is_set():
+        while not over.wait(BREATH_S):
             if not kept:
                 client.close()
                 client = client_of(authority, server, own)

@@ -19,13 +19,13 @@ import msgspec
 import pytest
 
 from tests.system.conftest import Serve
-from tests.system.server import TIFFIN, Server, body, until
+from tests.system.server import BREATH_S, TIFFIN, Server, body, until
 from tiffin.app.upgrade import REQUEST, Request, ask
 from tiffin.control.fleet.status import Stage, State, Status
 
 pytestmark = pytest.mark.xdist_group("upgrade")
 
-ECHO = '[models.m]\nruntime = "echo"\ntoken_ms = 8\nslots = 16\n'
+ECHO = '[models.m]\nruntime = "echo"\ntoken_ms = 15\nslots = 16\n'
 WORDS = "one and two and three and four"
 
 
@@ -57,7 +57,7 @@ class Traffic:
 
     def _ask(self, kept: bool, stream: bool) -> None:
         client = self._client()
-        while not self._over.is_set():
+        while not self._over.wait(BREATH_S):
             if not kept:
                 client.close()
                 client = self._client()
@@ -104,7 +104,8 @@ def python_of(folder: Path, version: str) -> Path:
     metadata.parent.mkdir()
     metadata.write_text(f"Metadata-Version: 2.1\nName: tiffin\nVersion: {version}\n")
     python = folder / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {sys.executable} "$@"\n')
+    path = f"{folder}${{PYTHONPATH:+:$PYTHONPATH}}"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {sys.executable} "$@"\n')
     python.chmod(0o700)
     return python
 
@@ -132,7 +133,7 @@ def test_upgrades_drop_no_request(serve: Serve) -> None:
     before = server.status()
     assert server.process is not None
     with Traffic(server).flowing() as traffic:
-        for _ in range(3):
+        for _ in range(2):
             count = traffic.answers.total()
             upgraded(server)
             until(lambda count=count: traffic.answers.total() > count + 20)  # type: ignore[misc]
