@@ -34,13 +34,27 @@ attempts = 4
 """
 
 
+SORRY = """
+[models.sorry]
+runtime = "rules"
+answer = "We can't answer right now."
+
+[[models.sorry.rules]]
+words = ["refund"]
+answer = "Refunds take three days."
+
+[routes.never]
+models = ["a", "b", "sorry"]
+"""
+
+
 class Street:
     """A server and the two upstreams that it calls."""
 
-    def __init__(self, stack: ExitStack, serve: Serve) -> None:
+    def __init__(self, stack: ExitStack, serve: Serve, more: str = "") -> None:
         self.a, self.b = FaultyUpstream(), FaultyUpstream()
         urls = [stack.enter_context(one.in_thread()) for one in (self.a, self.b)]
-        self.server: Server = serve(CONFIG.format(a=urls[0], b=urls[1]))
+        self.server: Server = serve(CONFIG.format(a=urls[0], b=urls[1]) + more)
 
     def accounts(self, number: int) -> list[dict[str, Any]]:
         """The ledger's entries, once there are so many."""
@@ -95,6 +109,26 @@ def test_where_everything_fails_tries_are_bounded_and_one_error_lists_them(stree
         assert "b: the upstream failed (status 502)" in message
     assert street.a.hits + street.b.hits == 8
     street.accounts(2)
+
+
+def test_where_all_others_fail_rules_answer_in_every_protocol(serve: Serve) -> None:
+    with ExitStack() as stack:
+        street = Street(stack, serve, SORRY)
+        street.a.script, street.b.script = [Play(status=500)], [Play(fault="reset")]
+        server = street.server
+        server.until_ready("sorry")
+        reply = server.chat("never", "Where is my refund?")
+        assert reply.json()["choices"][0]["message"]["content"] == "Refunds take three days."
+        events = list(server.stream("never", "hello"))
+        assert events[-1] == "[DONE]"
+        words = [json.loads(one)["choices"][0]["delta"].get("content") or "" for one in events[:-1]]
+        assert "".join(words) == "We can't answer right now."
+        message = {"max_tokens": 9, **body("never", "refund")}
+        told = server.http.post("/v1/messages", json=message).json()
+        assert (told["content"][0]["text"], told["stop_reason"]) == ("Refunds ", "max_tokens")
+        entries = street.accounts(3)
+        assert {entry["outcome"] for entry in entries} == {"ok"}
+        assert {entry["attempts"][-1]["target"] for entry in entries} == {"sorry"}
 
 
 def lasting(kept: Path, seconds: float) -> None:

@@ -32,6 +32,7 @@ GROUP = "tiffin.adapters"
 
 RUNTIMES = {
     "llamacpp": "tiffin.app.adapters:llamacpp",
+    "rules": "tiffin.adapters.runtimes.rules:RulesRuntime",
     "echo": "tiffin.testing.echo:EchoRuntime",
     "whisper": "tiffin.app.adapters:whisper",
     "onnx": "tiffin.app.adapters:onnx",
@@ -49,6 +50,7 @@ HOSTS = {
     "llamacpp": TEXT_HOST,
     "llamacpp/embed": GGUF_ENCODER_HOST,
     "llamacpp/rerank": GGUF_ENCODER_HOST,
+    "rules": TEXT_HOST,
     "echo": TEXT_HOST,
     "whisper": "tiffin.app.hosted_sound:SoundHosted",
     "onnx/tensors": TENSORS_HOST,
@@ -61,6 +63,7 @@ HOSTS = {
 
 LIBRARIES = {
     "llamacpp": ("tiffin.adapters.runtimes.llamacpp", "xllamacpp"),
+    "rules": ("tiffin.adapters.runtimes.rules",),
     "echo": ("tiffin.testing.echo",),
     "whisper": ("tiffin.adapters.runtimes.whisper", "faster_whisper"),
     "onnx": ("tiffin.adapters.runtimes.onnx", "onnxruntime"),

@@ -289,6 +289,36 @@ class LaunchedModel(
     load_timeout_s: Seconds = 900.0
 
 
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[models.NAME.rules]]`: says `answer` to a message with all of these `words` in it."""
+
+    words: Annotated[list[Text], Meta(min_length=1)]
+    answer: Text
+
+
+class RulesModel(
+    LanguageCommon,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="runtime",
+    tag="rules",
+):
+    """Answers by rules, at once: the first of `rules` whose words are in the last message, whole
+    and in upper or lower case, else `answer`. As the last model of a route it answers where all
+    others fail.
+
+    `slots` are answers at once, `queue` may wait; a token is a byte.
+    """
+
+    answer: Text
+    rules: list[Rule] = []
+    context: Positive = 1_048_576
+    slots: Positive = 64
+    queue: Count = 256
+    load_timeout_s: Seconds = 60.0
+
+
 class EchoModel(
     LanguageCommon,
     frozen=True,
@@ -324,6 +354,7 @@ LocalModel = (
     | PipelineModel
     | WhisperModel
     | LaunchedModel
+    | RulesModel
     | EchoModel
 )
 Model = LocalModel | RemoteModel

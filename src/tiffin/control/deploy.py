@@ -19,6 +19,7 @@ from tiffin.config.models import (
     PipelineModel,
     PythonModel,
     RemoteModel,
+    RulesModel,
     WhisperModel,
     files_of,
 )
@@ -89,7 +90,7 @@ def threads_of(model: Model, models: Mapping[str, Model], cores: int) -> int:
     that are kept loaded count all, those on demand as many as the largest such model has: they take
     turns.
     """
-    if isinstance(model, EchoModel | RemoteModel):
+    if isinstance(model, RulesModel | EchoModel | RemoteModel):
         return 1
     if isinstance(model, LaunchedModel):
         return model.threads
@@ -97,7 +98,8 @@ def threads_of(model: Model, models: Mapping[str, Model], cores: int) -> int:
     here = [
         other
         for other in models.values()
-        if isinstance(other, rivals) and not isinstance(other, EchoModel | LaunchedModel)
+        if isinstance(other, rivals)
+        and not isinstance(other, RulesModel | EchoModel | LaunchedModel)
     ]
     loaded = sum(other.replicas for other in here if other.keep == "loaded")
     by_turns = max((other.replicas for other in here if other.keep != "loaded"), default=0)

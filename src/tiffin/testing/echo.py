@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
+from tiffin.adapters.runtimes import byte_tokens
 from tiffin.adapters.runtimes.sampling import (
     COMPLETION_TOKENS,
     Demand,
@@ -36,7 +37,6 @@ from tiffin.types.usage import Usage
 
 Sleep = Callable[[float], Awaitable[None]]
 _WORD = re.compile(r"\S+\s*|\s+")
-_TOKENS = 257
 
 
 class EchoRuntime:
@@ -73,15 +73,15 @@ class EchoRuntime:
         _check_bias(request.logit_bias)
         if isinstance(request, CompletionRequest):
             return [
-                self._prompt(request, tokens, _text(tokens), "prompt")
-                for tokens in _prompts(request.prompt)
+                self._prompt(request, tokens, byte_tokens.text(tokens), "prompt")
+                for tokens in byte_tokens.prompts(request.prompt)
             ]
         if request.tools and not self.spec.tools:
             raise UnsupportedParameter("this model has no tools", param="tools")
-        said = _said(request.messages[-1])
+        said = byte_tokens.said(request.messages[-1])
         if (demanded := demand(request)) is not None:
             said = _obey(demanded, said)
-        return [self._prompt(request, _messages(request.messages), said, "messages")]
+        return [self._prompt(request, byte_tokens.of_messages(request.messages), said, "messages")]
 
     def start(self, prompt: Prompt, *, slot: int, sample: int, reuse_prefix: bool) -> "EchoRun":
         """Say the prompt's text."""
@@ -104,12 +104,12 @@ class EchoRuntime:
     ) -> list[int]:
         """Bytes plus one; 0 first where `special` and a text."""
         if messages is not None:
-            return _messages(messages)
-        return [0] * special + _tokens(text or "")
+            return byte_tokens.of_messages(messages)
+        return [0] * special + byte_tokens.tokens(text or "")
 
     async def detokenize(self, tokens: list[int]) -> str:
         """The text of such tokens."""
-        return _text(_ids(tokens))
+        return byte_tokens.text(byte_tokens.ids(tokens))
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -249,43 +249,5 @@ def _object(said: str) -> Any:
 
 def _check_bias(bias: dict[str, float] | None) -> None:
     for token in bias or ():
-        if int(token) >= _TOKENS:
+        if int(token) >= byte_tokens.TOKENS:
             raise SchemaViolation(f"{token} is no token of this model", param="logit_bias")
-
-
-def _said(message: Message) -> str:
-    if isinstance(message.content, list):
-        return "".join(part.text or "" for part in message.content)
-    return message.content or ""
-
-
-def _prompts(asked: str | list[str | int | list[int]]) -> list[list[int]]:
-    if isinstance(asked, str):
-        return [_tokens(asked)]
-    ids = [token for token in asked if isinstance(token, int)]
-    if ids:
-        return [_ids(ids)]
-    return [_tokens(text) if isinstance(text, str) else _ids(_list(text)) for text in asked]
-
-
-def _list(value: int | list[int]) -> list[int]:
-    return [value] if isinstance(value, int) else value
-
-
-def _messages(messages: list[Message]) -> list[int]:
-    return [token for message in messages for token in (0, *_tokens(_said(message)))]
-
-
-def _tokens(text: str) -> list[int]:
-    return [byte + 1 for byte in text.encode()]
-
-
-def _ids(tokens: list[int]) -> list[int]:
-    for at, token in enumerate(tokens):
-        if not isinstance(token, int) or not 0 <= token < _TOKENS:
-            raise SchemaViolation(f"{token} is no token of this model", param=f"tokens[{at}]")
-    return list(tokens)
-
-
-def _text(tokens: list[int]) -> str:
-    return bytes(token - 1 for token in tokens if token).decode("utf-8", "replace")

@@ -13,6 +13,7 @@ from tiffin.config.models import (
     OnnxModel,
     PipelineModel,
     PythonModel,
+    RulesModel,
     WhisperModel,
 )
 from tiffin.control.catalogue.gguf_shape import GgufShape, gguf_shape
@@ -27,6 +28,7 @@ _PROCESS_MIB = {
     PipelineModel: 110,
     WhisperModel: 180,
     LaunchedModel: 120,
+    RulesModel: 60,
     EchoModel: 60,
 }
 _CACHE_BYTES = 2  # of each number that the engine remembers, as float16

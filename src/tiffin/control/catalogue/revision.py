@@ -16,6 +16,7 @@ from tiffin.config.models import (
     PipelineModel,
     PythonModel,
     RemoteModel,
+    RulesModel,
     WhisperModel,
     files_of,
 )
@@ -47,6 +48,7 @@ _DECIDING: dict[type[Model], str] = {
     WhisperModel: "precision",
     LaunchedModel: "engine model executable args context chat tools",
     RemoteModel: "url protocol model tools",
+    RulesModel: "answer rules context",
     EchoModel: "context tools fail_after",
 }
 

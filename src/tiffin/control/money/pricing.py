@@ -7,7 +7,7 @@ from math import floor
 
 import msgspec
 
-from tiffin.config.models import EchoModel, LaunchedModel, LlamacppModel, Model
+from tiffin.config.models import EchoModel, LaunchedModel, LlamacppModel, Model, RulesModel
 from tiffin.config.prices import Prices
 from tiffin.control.rollout import Wish
 from tiffin.ledger.book import Book
@@ -47,7 +47,7 @@ def priced(
 def slots_of(model: Model) -> int:
     """How many requests hold a replica's device at once, each counting all of that time."""
     match model:
-        case EchoModel(slots=slots) | LaunchedModel(slots=slots):
+        case EchoModel(slots=slots) | LaunchedModel(slots=slots) | RulesModel(slots=slots):
             return slots
         case LlamacppModel(task="generate", slots=slots):
             return slots

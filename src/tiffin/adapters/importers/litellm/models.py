@@ -35,7 +35,7 @@ LEFT: Final[Mapping[str, str]] = {
     "extra_headers": "headers of your own aren't sent to upstreams",
     "headers": "headers of your own aren't sent to upstreams",
     "organization": "it is sent to no upstream: a key of that organisation's project does the same",
-    "mock_response": 'runtime = "echo" is a model for tests',
+    "mock_response": 'runtime = "rules" says what you tell it',
     "litellm_credential_name": "credentials stand at each model: key_env, key_file or key_command",
     "temperature": _FIRST_OF_ALL,
     "top_p": _FIRST_OF_ALL,
