@@ -1,5 +1,6 @@
 """Tiny ONNX graphs for tests, made on the spot."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,15 @@ def passing(kind: int) -> bytes:
         [helper.make_node("Identity", ["x"], ["y"])],
         {"x": (kind, ["n", 2])},
         {"y": (kind, ["n", 2])},
+    )
+
+
+def passing_each(kinds: Mapping[str, int]) -> bytes:
+    """The same for many types at once: `y-NAME` is `x-NAME`."""
+    return graph(
+        [helper.make_node("Identity", [f"x-{name}"], [f"y-{name}"]) for name in kinds],
+        {f"x-{name}": (kind, ["n", 2]) for name, kind in kinds.items()},
+        {f"y-{name}": (kind, ["n", 2]) for name, kind in kinds.items()},
     )
 
 
