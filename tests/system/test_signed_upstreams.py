@@ -102,6 +102,7 @@ def test_chats_are_signed_whole_and_streamed(client: OpenAI, there: Upstream) ->
     whole, streamed = there.seen
     assert whole.path == "/endpoints/chats/invocations"
     assert whole.told["max_tokens"] == 5
+    assert "model" not in whole.told
     for seen in (whole, streamed):
         assert seen.headers["authorization"].endswith(f"Signature={signature_of(seen)}")
         assert seen.headers["content-type"] == "application/json"

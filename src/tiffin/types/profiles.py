@@ -53,6 +53,7 @@ class Profile:
     `{model}` and `{version}`; those in `rooted` lie elsewhere, beside the address's `end`.
     `version` is the API's where a section names none.
     `limit_name` is the one name by which it knows the limit of an answer (empty: both).
+    `names_model` is whether a chat says whom it is for; others have one model at an address.
     `asks_usage` is whether a stream's usage must be asked for; others refuse the question and tell.
     `unsupported` is refused by name, `unsent` left out; `hottest` is the highest `temperature`.
     `protocol` is what it speaks. `signs` is how calls are authorised where a header with the key
@@ -75,6 +76,7 @@ class Profile:
     rooted: tuple[tuple[str, str], ...] = _ROOTED
     version: str = ""
     limit_name: str = ""
+    names_model: bool = True
     asks_usage: bool = True
     unsupported: frozenset[str] = frozenset()
     unsent: frozenset[str] = frozenset()
@@ -231,6 +233,7 @@ PROFILES: Final[dict[str, Profile]] = {
         hosted=True,
         serves=_CHAT,
         path="/endpoints/{model}{path}",
+        names_model=False,
         limit_name="max_tokens",
         unsupported=_ENGINES,
         unsent=LABELS,

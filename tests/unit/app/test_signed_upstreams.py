@@ -90,7 +90,6 @@ def test_a_call_is_signed_with_its_body_and_session(
     assert (status, body) == (200, b'{"choices": [], "said": "Namaste."}')
     [seen] = there.seen
     assert seen.path == "/endpoints/chat%201/invocations"
-    assert "model" not in seen.told
     assert seen.headers["x-amz-security-token"] == "tok/en=="
     header = seen.headers["authorization"]
     assert "/ap-south-1/sagemaker/aws4_request" in header

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.aws import json_lines, message
 from tests.system.upstream_fake import chunks
 from tiffin.dialects.aws.events import MAX_MESSAGE, Messages
-from tiffin.dialects.aws.sagemaker import DONE, Lines, meant, request
+from tiffin.dialects.aws.sagemaker import DONE, Lines, meant, streams
 from tiffin.errors import UpstreamFailed, UpstreamRefused
 
 EVENTS = b"".join(chunks("Nama", "ste."))
@@ -88,10 +88,11 @@ def test_a_line_has_an_end() -> None:
         told(*[message(b"{" + b"x" * 600_000)] * 2)
 
 
-def test_its_model_is_not_named_to_a_container() -> None:
-    body, streams = request(b'{"model":"endpoint","messages":[],"stream":true}')
-    assert (json.loads(body), streams) == ({"messages": [], "stream": True}, True)
-    assert request(b'{"model":"endpoint","messages":[]}') == (b'{"messages":[]}', False)
+def test_a_stream_is_asked_for_at_a_path_of_its_own() -> None:
+    said = b'{"messages":[{"role":"user","content":"\\"stream\\":true"}]%b}'
+    assert streams(said % b',"stream":true')
+    assert not streams(said % b',"stream":false')
+    assert not streams(said % b"")
 
 
 @pytest.mark.parametrize(

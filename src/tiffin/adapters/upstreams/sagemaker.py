@@ -25,8 +25,7 @@ class SageMakerBackend:
 
     def start(self, call: Call) -> AbstractAsyncContextManager[Reply]:
         """Send `call` on entering the returned context; stop it on leaving."""
-        body, streams = sagemaker.request(call.body)
-        asked = replace(call, path=STREAMED if streams else WHOLE, body=body)
+        asked = replace(call, path=STREAMED if sagemaker.streams(call.body) else WHOLE)
         return Retold(self._inner.start(asked), _told)
 
 

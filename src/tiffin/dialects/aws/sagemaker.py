@@ -18,8 +18,12 @@ THROTTLED: Final = 429
 MODEL_ERROR: Final = 424
 _MAX_SAID: Final = 300
 
-_TRUE = msgspec.Raw(b"true")
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+class _Asked(msgspec.Struct):
+    stream: bool | None = None
+
+
+_ASKED = msgspec.json.Decoder(_Asked)
 
 
 class _Choice(msgspec.Struct):
@@ -45,11 +49,9 @@ class _Fault(msgspec.Struct):
 _FAULT = msgspec.json.Decoder(_Fault)
 
 
-def request(body: bytes) -> tuple[bytes, bool]:
-    """A chat's body for the container, which has one model alone, and whether it streams."""
-    fields = _FIELDS.decode(body)
-    fields.pop("model", None)
-    return msgspec.json.encode(fields), fields.get("stream") == _TRUE
+def streams(body: bytes) -> bool:
+    """Whether a chat asks for a stream, which has a path of its own."""
+    return bool(_ASKED.decode(body).stream)
 
 
 def meant(status: int, body: bytes) -> tuple[int, bytes]:

@@ -45,7 +45,7 @@ def encode(request: TextRequest, *, model: str, profile: Profile = PLAIN) -> byt
 
     In the words that a server of this `profile` knows.
     """
-    changed: dict[str, Any] = {"model": model}
+    changed: dict[str, Any] = {"model": model if profile.names_model else msgspec.UNSET}
     if isinstance(request, ChatRequest | CompletionRequest):
         if request.stream:
             changed["stream_options"] = _WITH_USAGE if profile.asks_usage else None
