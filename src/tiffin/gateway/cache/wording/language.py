@@ -4,6 +4,7 @@ The lists are data, one file a language. A word that no list has stands for itse
 list lacks costs a second use of an answer, and never makes a wrong one.
 """
 
+import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     `marks` are words by which the language is known, `script` the letters that it is written with.
     `spelled` are short forms and what they are short for. `joined` are words that mean something
-    else together. `drop` may be left out anywhere, `openings` at the beginning of a sentence, or at
+    else together. `articles` say which one is meant: in ways of asking they don't count. `drop` may
+    be left out anywhere, `openings` at the beginning of a sentence, or at
     its end after a comma. `intents` are what is wanted, by name, `same` everything else. Of two
     `poles` each side is the other's opposite; `negations` turn a sentence round. `inside` says that
     what is wanted is said in the middle of a sentence, where case endings tell who does what to
@@ -33,7 +35,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     spelled: dict[str, str] = {}
     joined: list[str] = []
     numbers: dict[str, str] = {}
-    drop: list[str]
+    articles: dict[str, str] = {}
+    drop: list[str] = []
     openings: list[str] = []
     intents: dict[str, list[str]]
     same: list[str]
@@ -64,6 +67,7 @@ class Language(NamedTuple):
     spelled: dict[str, tuple[str, ...]]
     joined: frozenset[tuple[str, ...]]
     numbers: dict[str, str]
+    articles: dict[str, str]
     drop: frozenset[str]
     patterns: dict[str, list[Pattern]]
     poles: dict[str, frozenset[str]]
@@ -76,7 +80,13 @@ class Language(NamedTuple):
 @cache
 def languages() -> tuple[Language, ...]:
     """All languages that there are lists for; the first call reads their files."""
-    return tuple(_language(path.stem, path.read_bytes()) for path in sorted(WORDS.glob("*.toml")))
+    return tuple(_language(path.stem, words_of(path)) for path in sorted(WORDS.glob("*.toml")))
+
+
+def words_of(path: Path) -> Words:
+    """The words of a file, their letters composed as those of a question are."""
+    text = unicodedata.normalize("NFC", path.read_text(encoding="utf-8"))
+    return msgspec.toml.decode(text, type=Words)
 
 
 def ways(line: str) -> list[str]:
@@ -84,8 +94,7 @@ def ways(line: str) -> list[str]:
     return [way.strip() for way in line.split("|")]
 
 
-def _language(name: str, content: bytes) -> Language:
-    words = msgspec.toml.decode(content, type=Words)
+def _language(name: str, words: Words) -> Language:
     patterns: dict[str, list[Pattern]] = {}
     for pattern in _patterns(words):
         patterns.setdefault(pattern.head[0], []).append(pattern)
@@ -97,7 +106,7 @@ def _language(name: str, content: bytes) -> Language:
     poles: dict[str, frozenset[str]] = {}
     for word, side in _poles(words):
         poles[word] = poles.get(word, frozenset()) | {side}
-    short = {*words.drop, *words.marks, *words.negations, *words.spelled}
+    short = {*words.drop, *words.articles, *words.marks, *words.negations, *words.spelled}
     return Language(
         name=name,
         script=words.script,
@@ -105,6 +114,7 @@ def _language(name: str, content: bytes) -> Language:
         spelled={short: tuple(long.split()) for short, long in words.spelled.items()},
         joined=frozenset(tuple(phrase.split()) for phrase in words.joined),
         numbers=words.numbers,
+        articles=words.articles,
         drop=drop,
         patterns=patterns,
         poles=poles,

@@ -121,8 +121,15 @@ def _said(sentence: Sentence, language: Language) -> tuple[object, ...]:
 def _kept(sentence: Sentence, language: Language) -> list[Token]:
     """The tokens that may mean something, in full spelling."""
     words = [word for token in sentence.tokens for word in _spelled(token, language)]
-    words = list(_joined(_in_order(words), language))
-    return [one for one in words if one.fixed or one.text not in language.drop]
+    found: list[Token] = []
+    article = ""
+    for one in _joined(_in_order(words), language):
+        if not one.fixed and one.text in language.articles:
+            article = language.articles[one.text]
+        elif one.fixed or one.text not in language.drop:
+            found.append(one._replace(article=article))
+            article = ""
+    return found
 
 
 def _spelled(token: Token, language: Language) -> list[Token]:
@@ -172,13 +179,21 @@ def _parts(tokens: list[Token], language: Language) -> Iterator[Said]:
         found = _match(tokens, at, used, language, began=began)
         if found is None:
             began = True
+            yield from _article(token)
             yield _alone(token, language)
             continue
         pattern, places = found
         used |= places
+        if pattern.part == "word":
+            yield from _article(token)
         if pattern.part != "opening":
             began = True
             yield Said(pattern.part, f"={pattern.name}")
+
+
+def _article(token: Token) -> Iterator[Said]:
+    if token.article:
+        yield Said("article", token.article)
 
 
 def _match(
@@ -216,7 +231,7 @@ def _is(
     return all(
         tokens[place].text == word
         and place not in used
-        and (part == "word" or not tokens[place].fixed)
+        and (not tokens[place].fixed or (part == "word" and tokens[place].large))
         for place, word in zip(places, words, strict=True)
     )
 

@@ -24,14 +24,17 @@ Kind = Literal["word", "number", "literal"]
 class Token(NamedTuple):
     """`text` is a word in small letters, a number in ASCII digits, or else what was written.
 
-    A `fixed` word is written as a name is: it stands for nothing but itself. `comma` says that one
-    follows.
+    A `fixed` word is written as a name is: it stands for nothing but itself. One that is `large`
+    may be short for something, as TV is. `comma` says that one follows, `article` which one came
+    before.
     """
 
     text: str
     kind: Kind
     fixed: bool = False
     comma: bool = False
+    large: bool = False
+    article: str = ""
 
 
 class Sentence(NamedTuple):
@@ -103,7 +106,7 @@ def _words(core: str, *, first: bool, told: bool, comma: bool) -> list[Token]:
         return [Token(core, "literal", comma=comma)]
     fixed = told and (large or inner or (core[0].isupper() and not first))
     parts = core.lower().split("-")
-    tokens = [Token(part, "word", fixed) for part in parts]
+    tokens = [Token(part, "word", fixed, large=large or inner) for part in parts]
     tokens[-1] = tokens[-1]._replace(comma=comma)
     return tokens
 
