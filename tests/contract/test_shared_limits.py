@@ -19,7 +19,7 @@ from tests.valkey import Valkey, valkey
 from tiffin.adapters.stores.shared_limits import LEASE_S, SharedLimits
 from tiffin.adapters.stores.spent import SpentFile
 from tiffin.adapters.stores.valkey import dialer
-from tiffin.config.limit_store import StoreAddress
+from tiffin.config.store_address import StoreAddress
 from tiffin.dialects.dialect import Extent
 from tiffin.errors import (
     ConcurrencyExceeded,
@@ -29,8 +29,8 @@ from tiffin.errors import (
     TiffinError,
 )
 from tiffin.gateway.admit import moments
-from tiffin.gateway.limits.share import Share
 from tiffin.gateway.limits.together import SharedCounts
+from tiffin.gateway.share import Share
 from tiffin.testing.clock import FakeClock
 from tiffin.types.limits import Rule
 from tiffin.types.money import PICO

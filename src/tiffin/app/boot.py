@@ -24,9 +24,9 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Everything that a child needs to start, in one argument; it holds no secret.
 
     `name` is the stem of the child's files in the run folder; `data` is absolute; `listen_fd` is
-    the gateway's inherited listening socket; `deployment` is what a replica runs; `spawned_ns` is
-    when it was asked for (UTC). A process that waits for its model reads that from `listen_fd`, and
-    has the modules of `imports` imported by then.
+    the gateways' inherited listening socket, `ordinal` which of them this is; `deployment` is what
+    a replica runs; `spawned_ns` is when it was asked for (UTC). A process that waits for its model
+    reads that from `listen_fd`, and has the modules of `imports` imported by then.
     """
 
     role: str
@@ -38,6 +38,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     telemetry: Telemetry
     config_path: str = ""
     listen_fd: int = -1
+    ordinal: int = 0
     deployment: Deployment | None = None
     spawned_ns: int = 0
     imports: tuple[str, ...] = ()

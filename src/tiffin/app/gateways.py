@@ -1,4 +1,4 @@
-"""The gateways of one public socket: one that takes connections, and those that it took over from.
+"""The gateways of one public socket: those that take connections, and those that leave it to them.
 
 They share the socket, so that while one comes and another goes a client always finds one of them.
 """
@@ -11,81 +11,91 @@ from tiffin.control.fleet.status import State
 
 LOOK_S = 0.02
 
-Make = Callable[[str], Keeper]
+Make = Callable[[str, int], Keeper]
 
 
 class Gateways:
-    """Kept in tasks of `group`; `make` builds a keeper by name. One that was replaced has
-    `finish_s` to finish what it has begun."""
+    """Kept in tasks of `group`, `number` of them; `make` builds a keeper by its name and by which
+    of all it is. Those that were replaced have `finish_s` to finish what they have begun."""
 
-    def __init__(self, group: asyncio.TaskGroup, make: Make, finish_s: float) -> None:
+    def __init__(
+        self, group: asyncio.TaskGroup, make: Make, finish_s: float, number: int = 1
+    ) -> None:
         self._group = group
         self._make = make
         self._finish_s = finish_s
+        self._number = number
         self._leaving: list[Keeper] = []
         self._coming: list[Keeper] = []
-        self._current: Keeper | None = None
+        self._serving: list[Keeper] = []
         self.made = 0
 
     @property
     def keepers(self) -> list[Keeper]:
-        """All: first the one that takes connections."""
-        current = [self._current] if self._current else []
-        return [*current, *self._coming, *self._leaving]
+        """All: first those that take connections."""
+        return [*self._serving, *self._coming, *self._leaving]
 
     @property
     def lasting(self) -> list[Keeper]:
         """Without those that are only tried."""
-        return [keeper for keeper in self.keepers if keeper not in self._coming]
+        return [*self._serving, *self._leaving]
+
+    @property
+    def serving(self) -> int:
+        """How many take connections."""
+        return len(self._serving)
 
     def start(self) -> None:
-        """Have the first one."""
-        self._current = self._made()
-        self._group.create_task(self._current.keep())
+        """Have the first ones."""
+        self._serving = self._begun()
 
-    def adopt(self, kept: Sequence[Kept], made: int) -> None:
+    def adopt(self, kept: Sequence[Kept], made: int, serving: int = 1) -> None:
         """Go on with those that another program in this process had."""
-        first, *others = kept
-        self._current = self._adopted(first)
-        for one in others:
-            keeper = self._adopted(one)
-            self._leaving.append(keeper)
-            self._group.create_task(self._see_off(keeper))
+        self._serving = [self._adopted(one, n) for n, one in enumerate(kept[:serving])]
+        self._see_off([self._adopted(one, n) for n, one in enumerate(kept[serving:])])
         self.made = made
 
     async def replace(self, within_s: float) -> str:
-        """Have another one take over; the reason why it couldn't within that time, or nothing."""
-        fresh = self._made()
-        self._coming.append(fresh)
-        self._group.create_task(fresh.keep())
-        reason = await until_ready(fresh, within_s)
-        if reason:
-            fresh.kill()
-            await fresh.ended()
-            self._coming.remove(fresh)
+        """Have others take over; the reason why they couldn't within that time, or nothing."""
+        fresh = self._coming = self._begun()
+        reasons = await asyncio.gather(*(until_ready(keeper, within_s) for keeper in fresh))
+        if reason := next(filter(None, reasons), ""):
+            for keeper in fresh:
+                keeper.kill()
+            await asyncio.gather(*(keeper.ended() for keeper in fresh))
+            self._coming = []
             return reason
-        self._coming.remove(fresh)
-        old, self._current = self._current, fresh
-        if old is not None:
-            self._leaving.append(old)
-            self._group.create_task(self._see_off(old))
+        before, self._serving, self._coming = self._serving, fresh, []
+        self._see_off(before)
         return ""
 
     async def stop(self) -> None:
         """End all, side by side."""
         await asyncio.gather(*(keeper.stop() for keeper in self.keepers))
 
-    def _made(self) -> Keeper:
-        self.made += 1
-        return self._make("gateway" if self.made == 1 else f"gateway-{self.made}")
+    def _begun(self) -> list[Keeper]:
+        """New ones, as many as there are to be, kept from now on."""
+        fresh = [self._make(self._name(), ordinal) for ordinal in range(self._number)]
+        for keeper in fresh:
+            self._group.create_task(keeper.keep())
+        return fresh
 
-    def _adopted(self, kept: Kept) -> Keeper:
-        keeper = self._make(kept.status.name)
+    def _name(self) -> str:
+        self.made += 1
+        return "gateway" if self.made == 1 else f"gateway-{self.made}"
+
+    def _adopted(self, kept: Kept, ordinal: int) -> Keeper:
+        keeper = self._make(kept.status.name, ordinal)
         keeper.adopt(kept)
         self._group.create_task(keeper.keep())
         return keeper
 
-    async def _see_off(self, keeper: Keeper) -> None:
+    def _see_off(self, keepers: Sequence[Keeper]) -> None:
+        self._leaving += keepers
+        for keeper in keepers:
+            self._group.create_task(self._finish(keeper))
+
+    async def _finish(self, keeper: Keeper) -> None:
         await keeper.finish(self._finish_s)
         self._leaving.remove(keeper)
 

@@ -34,8 +34,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that goes on. The first of `gateways` takes connections, the others finish;
-    `gateways_made` counts all that there ever were."""
+    """Everything that goes on. The first `gateways_serving` of `gateways` take connections, the
+    others finish; `gateways_made` counts all that there ever were."""
 
     format: int = FORMAT
     data: str
@@ -46,6 +46,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     control: Kept
     gateways: tuple[Kept, ...]
     gateways_made: int = 1
+    gateways_serving: int = 1
     replicas: tuple[Replica, ...] = ()
     promises: dict[str, Promise] = {}
 

@@ -27,6 +27,11 @@ from tiffin.types.paths import OWN_FILES
 LOOK_S = 1.0
 LOOK_STARTING_S = 0.05
 LOADING_GRACE_S = 0.5
+LEFT_BEHIND = (
+    *(".sock", ".engine.sock", ".progress", ".state.json.tmp", ".demand.json"),
+    *(".limits.json", ".odd.json"),
+)
+"""What a process says of now, by the ends of its files' names: nothing any more once it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +291,7 @@ class Keeper:
 
     def _clear(self, *, keep_failure: bool = False) -> None:
         """Remove what a dead process left; a gateway that still looks finds nothing to wait for."""
-        for suffix in (".sock", ".engine.sock", ".progress", ".state.json.tmp", ".demand.json"):
+        for suffix in LEFT_BEHIND:
             self._file(suffix).unlink(missing_ok=True)
         shutil.rmtree(self._file(OWN_FILES), ignore_errors=True)
         if not (keep_failure and self._failure()):

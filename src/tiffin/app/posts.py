@@ -61,15 +61,20 @@ class Posts:
             )
         )
 
-    def gateway(self, name: str) -> Keeper:
-        """The post of a gateway of this name, which shares the public socket."""
+    def gateway(self, name: str, ordinal: int) -> Keeper:
+        """The post of a gateway of this name, which shares the public socket with the others."""
         fd = self._listener.fileno()
+
+        def boot() -> Boot:
+            plain = self._boot("gateway", name, listen_fd=fd)
+            return msgspec.structs.replace(plain, ordinal=ordinal)
+
         return self._build(
             Post(
                 name=name,
                 role="gateway",
                 run=self._folder.run,
-                command=lambda: command(self._boot("gateway", name, listen_fd=fd)),
+                command=lambda: command(boot()),
                 patience=_SERVER_PATIENCE,
                 grace_s=self._options.server.drain_s + AFTER_DRAIN_S,
                 pass_fds=(fd,),

@@ -155,7 +155,7 @@ class Supervisor:
         finish_s = server.request_timeout_s + server.keep_alive_s
         return _Crew(
             group=group,
-            gateways=Gateways(group, self._posts.gateway, finish_s),
+            gateways=Gateways(group, self._posts.gateway, finish_s, server.gateways),
             control=self._posts.control(),
             replicas=replicas,
             residency=Residency(replicas, machine, self._meter, self._herald.say),
@@ -171,13 +171,13 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def _begin(self, crew: "_Crew") -> None:
-        """Have processes: those that were left to us, else a gateway and control."""
+        """Have processes: those that were left to us, else gateways and control."""
         taken = self._options.taken
         if taken is None:
             crew.group.create_task(crew.control.keep())
             crew.gateways.start()
             return
-        crew.gateways.adopt(taken.gateways, taken.gateways_made)
+        crew.gateways.adopt(taken.gateways, taken.gateways_made, taken.gateways_serving)
         crew.control.adopt(taken.control)
         crew.group.create_task(crew.control.keep())
         for one in taken.replicas:
@@ -192,7 +192,7 @@ class Supervisor:
         self._upgrades.at(Stage.CONTROL, version=version("tiffin"))
 
     async def _go_on(self, crew: "_Crew") -> None:
-        """After a take-over: control anew, a gateway beside the old one, which then leaves."""
+        """After a take-over: control anew, gateways beside the old ones, which then leave."""
         await crew.control.stop()
         crew.control = self._posts.control()
         crew.group.create_task(crew.control.keep())
@@ -202,7 +202,7 @@ class Supervisor:
             reason = await crew.gateways.replace(TAKEN_WITHIN_S)
         if reason:
             self._upgrades.at(Stage.FAILED, reason=reason)
-            self._herald.say(f"upgrade: {reason}; the gateway that was there goes on")
+            self._herald.say(f"upgrade: {reason}; what was there goes on")
         else:
             done = self._upgrades.at(Stage.DONE)
             self._herald.say(f"upgraded from {done.version_before} to {done.version}")
@@ -267,6 +267,7 @@ class Supervisor:
             control=crew.control.kept,
             gateways=tuple(keeper.kept for keeper in crew.gateways.lasting),
             gateways_made=crew.gateways.made,
+            gateways_serving=crew.gateways.serving,
             replicas=tuple(
                 Replica(deployment=deployment, kept=keeper.kept, leaving=leaving)
                 for deployment, keeper, leaving in crew.replicas.handed

@@ -9,6 +9,7 @@ YEAR_S = 31_536_000
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Positive = Annotated[int, Meta(ge=1)]
 Replicas = Annotated[int, Meta(ge=1, le=64)]
+Gateways = Annotated[int, Meta(ge=1, le=16)]
 WarmReplicas = Annotated[int, Meta(ge=-1, le=16)]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
 Count = Annotated[int, Meta(ge=0)]

@@ -1,37 +1,15 @@
-"""`[server.limit_store]`: where gateways count together, and what its address must be."""
+"""What the address of the store of limits must be, and who needs one."""
 
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
-import msgspec
-
-from tiffin.config.fields import Seconds, Text
 from tiffin.config.hosts import has_host
 from tiffin.config.references import broken_path, broken_reference
 from tiffin.config.shape import Problem
+from tiffin.config.store_address import StoreAddress
 
 SCHEMES = ("valkey", "redis", "valkeys", "rediss", "unix")
 SECURE = ("valkeys", "rediss")
-
-
-class StoreAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[server.limit_store]`: the Valkey or Redis in which several gateways count their limits.
-
-    `url` is `valkey://HOST:PORT`, `redis://`, with TLS `valkeys://` or `rediss://`, or
-    `unix:///PATH`; a number at the end, as in `valkey://HOST/2`, is the database. The password is
-    at one of `key_env`, `key_file` and `key_command`, or there is none; `ca` is a file of
-    authorities that its certificate may be from. A request waits for it no longer than `timeout_s`.
-    All its keys begin with `prefix`.
-    """
-
-    url: str = ""
-    user: str = ""
-    key_env: str = ""
-    key_file: str = ""
-    key_command: list[str] = []
-    ca: str = ""
-    timeout_s: Seconds = 0.1
-    prefix: Text = "tiffin"
 
 
 def broken_limit_store(

@@ -18,10 +18,12 @@ PARTS = {
 
 
 class Known(NamedTuple):
-    """What limits may count: all public names, and those of which use has no price."""
+    """What limits may count: all public names, and those of which use has no price; `shared` is
+    whether they are counted in a store."""
 
     models: Sequence[str]
     unpriced: Set[str]
+    shared: bool = False
 
     def without_price(self, models: Collection[str]) -> Iterator[str]:
         """Why a limit of money can't hold for these models (none: all), where it can't."""
@@ -67,9 +69,11 @@ def broken_limits(limits: Limits, level: str, where: str, known: Known) -> Itera
 
 
 def _rule(rule: Rule, level: str, where: str, known: Known) -> Iterator[Problem]:
-    if rule.without_store:
+    if rule.without_store and not known.shared:
         yield Problem(
-            f"{where}.without_store", "has no meaning: one gateway counts for itself; leave it out"
+            f"{where}.without_store",
+            f'found "{rule.without_store}", and there is no store that could be missed: leave it'
+            " out, or say in server.limit_store.url where gateways count together",
         )
     if rule.each and rule.each not in PARTS[level]:
         parts = " or ".join(f'"{part}"' for part in PARTS[level])

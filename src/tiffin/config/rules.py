@@ -14,6 +14,7 @@ from tiffin.config.keeping import (
     broken_vault,
 )
 from tiffin.config.launching import broken_devices, broken_launch
+from tiffin.config.limit_store import broken_limit_store
 from tiffin.config.limits import Known, broken_limits
 from tiffin.config.models import (
     LaunchedModel,
@@ -46,6 +47,7 @@ def broken(config: Config) -> Iterator[Problem]:
     yield from broken_vault(config.server.vault)
     yield from broken_idempotency(config.server.idempotency)
     yield from broken_cache(config.server.cache)
+    yield from broken_limit_store(config.server.limit_store, config.server.gateways)
     for name, tenant in config.tenants.items():
         yield from _tenant(config, tenant, f"tenants.{name}")
     yield from broken_policy(config)
@@ -119,7 +121,11 @@ def known_of(config: Config) -> Known:
     """What limits of a configuration may count; a route costs what each of its models does."""
     missing = unpriced(config.prices, config.models)
     routes = (name for name, one in config.routes.items() if not missing.isdisjoint(one.models))
-    return Known([*config.models, *config.routes], {*missing, *routes})
+    return Known(
+        [*config.models, *config.routes],
+        {*missing, *routes},
+        shared=bool(config.server.limit_store.url),
+    )
 
 
 def _model(config: Config, model: ModelCommon, where: str) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ import msgspec
 from tiffin.config.alerts import Alert
 from tiffin.config.fields import (
     Count,
+    Gateways,
     Port,
     Positive,
     RegionOrNone,
@@ -22,6 +23,7 @@ from tiffin.config.fields import (
 from tiffin.config.models import Model
 from tiffin.config.objectives import Slo
 from tiffin.config.prices import Prices
+from tiffin.config.store_address import StoreAddress
 from tiffin.config.tenants import Key as Key
 from tiffin.config.tenants import Project as Project
 from tiffin.config.tenants import Tenant as Tenant
@@ -37,15 +39,18 @@ CONFIG_VERSION = 1
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[server]`: the public port, what it accepts, and what it may take of the machine.
 
-    `memory_mb` is what all replicas together may take (0: what the machine or its control group
-    has, less a reserve). `warm_replicas` processes wait, with the models' libraries imported, for a
-    model to load (-1: one where a model is loaded on demand, else none). `region` is where this
-    machine computes, for keys whose data must stay somewhere.
+    `gateways` processes share the public port; more than one need a store in which they count their
+    limits, and `max_connections` and `max_in_flight` are those of each. `memory_mb` is what all
+    replicas together may take (0: what the machine or its control group has, less a reserve).
+    `warm_replicas` processes wait, with the models' libraries imported, for a model to load (-1:
+    one where a model is loaded on demand, else none). `region` is where this machine computes, for
+    keys whose data must stay somewhere.
     """
 
     host: Text = "127.0.0.1"
     port: Port = 8080
     grpc_port: Port = 0
+    gateways: Gateways = 1
     data: Text = "~/.tiffin"
     max_body_bytes: Positive = 10_000_000
     max_header_bytes: Positive = 32_768
@@ -64,6 +69,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     vault: Vault = Vault()
     idempotency: Idempotency = Idempotency()
     cache: AnswerCache = AnswerCache()
+    limit_store: StoreAddress = StoreAddress()
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -76,7 +76,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     """How a rule stands for one `holder` (`key 'shop/web'`), which is of a `level`.
 
     `left` of `whole` may be taken now; in `resets_s` seconds it is all there again. Money is in
-    pico-units.
+    pico-units. `asked_ns` is when the store that gateways share was last asked (UTC), 0 where there
+    is none.
     """
 
     holder: str
@@ -85,13 +86,19 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     whole: int
     left: int
     resets_s: float = 0.0
+    asked_ns: int = 0
 
 
 class Standings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gateway says of the limits that it met lately, at a moment (UTC nanoseconds)."""
+    """What a gateway says of the limits that it met lately, at a moment (UTC nanoseconds).
+
+    `degraded` is why the store that gateways share can't be used, empty while it can or there is
+    none. Of slots each gateway tells those that it has taken itself.
+    """
 
     at_ns: int = 0
     limits: tuple[Standing, ...] = ()
+    degraded: str = ""
 
 
 def rules_of(limits: Limits) -> list[Rule]:

@@ -52,7 +52,7 @@ class Scene:
         self.made: dict[str, FakeKeeper] = {}
         self.gateways = Gateways(group, self.make, 7.0)
 
-    def make(self, name: str) -> Keeper:
+    def make(self, name: str, ordinal: int) -> Keeper:
         self.made[name] = FakeKeeper(name)
         return cast(Keeper, self.made[name])
 

@@ -64,7 +64,7 @@ def test_every_kind_of_limit_at_every_level_is_understood() -> None:
         ('of = "requests"; amount = 1; per = "day"; each = "tenant"', "rules[0].each: found"),
         (
             'of = "tokens"; amount = 1; per = "day"; without_store = "local"',
-            "rules[0].without_store: has no meaning: one gateway",
+            'rules[0].without_store: found "local", and there is no store',
         ),
     ],
 )

@@ -49,17 +49,26 @@ class SharedLimits:
     """One gateway's end; `keep` runs for as long as it is used.
 
     `epoch` is this life of the gateway, `boot` that of the machine, whose clock rates go by; all
-    keys begin with `prefix`.
+    keys begin with `prefix`. `turned` is called when the store ceases to answer, and when it
+    answers again, before anything is asked of it.
     """
 
     def __init__(
-        self, dial: Dial, clock: Clock, epoch: str, *, boot: str, prefix: str = "tiffin"
+        self,
+        dial: Dial,
+        clock: Clock,
+        epoch: str,
+        *,
+        boot: str,
+        prefix: str = "tiffin",
+        turned: Callable[[], None] = lambda: None,
     ) -> None:
         self._dial = dial
         self._clock = clock
         self._epoch = epoch
         self._boot = boot
         self._prefix = prefix
+        self._turned = turned
         self._function, self._library = library()
         self._connection: Connection | None = None
         self._closed = asyncio.Event()
@@ -134,6 +143,7 @@ class SharedLimits:
                 continue
             if down_since:
                 log.info("limit_store_up", after_s=round(time.monotonic() - down_since, 3))
+            self._turned()
             self._connection, self.why = connection, ""
             self._closed.clear()
             try:
@@ -201,7 +211,9 @@ class SharedLimits:
 
     def _lose(self, reason: str) -> None:
         self.why = reason
-        self._connection = None
+        if self._connection is not None:
+            self._connection = None
+            self._turned()
         self._closed.set()
 
     def _undo(self, tenant: str, name: str, wants: Sequence[Want], now: int) -> None:

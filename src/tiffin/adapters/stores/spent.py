@@ -98,9 +98,10 @@ class SpentFile:
             self._free.append((found.memory, found.at))
 
     def look(self) -> None:
-        """Read again what gateways that still run beside this one have charged."""
-        if any(left.alive for left in self._found.values()):
-            with contextlib.suppress(OSError):
+        """Read again what gateways that run beside this one have charged."""
+        with contextlib.suppress(OSError):
+            names = {path.stem for path in self._folder.glob("*" + SUFFIX)} - {self._epoch}
+            if names - self._found.keys() or any(left.alive for left in self._found.values()):
                 self._read_others()
 
     def place(self) -> tuple[mmap.mmap, int]:

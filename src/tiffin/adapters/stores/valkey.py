@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 from tiffin.adapters.stores.resp import Connection, Refused
 from tiffin.adapters.stores.shared_limits import Dial
-from tiffin.config.limit_store import SECURE, StoreAddress
+from tiffin.config.limit_store import SECURE
 from tiffin.config.secrets import read_secret
+from tiffin.config.store_address import StoreAddress
 from tiffin.errors import ConfigInvalid, LimitStoreUnavailable
 
 PORT = 6379

@@ -84,10 +84,11 @@ class Limit:
     """A rule, its holder (`tenant 'shop'`) and what counts for both.
 
     `of` is a quantity's place, `clock` that of the meter's moments in a `Now`. `seen` is the last
-    snapshot that had it. Money is in `currency`.
+    snapshot that had it, `asked_ns` when a store was last asked (UTC). Money is in `currency`.
     """
 
     __slots__ = (
+        "asked_ns",
         "capacity",
         "clock",
         "currency",
@@ -111,6 +112,7 @@ class Limit:
         self.shadow = rule.shadow
         self.seen = 0
         self.currency = ""
+        self.asked_ns = 0
 
     def change(self, rule: Rule, now: Now) -> None:
         """Take a rule that counts the same and allows another amount; what was used stays used."""
@@ -170,6 +172,7 @@ class Limit:
             whole=meter.capacity,
             left=meter.left(moment),
             resets_s=round(meter.recovers_in(moment) / 1e9, 3),
+            asked_ns=self.asked_ns,
         )
 
     def refusal(self, wanted: int, wait_ns: int, now: int) -> TiffinError:

@@ -8,10 +8,10 @@ from hashlib import sha256
 from typing import Protocol
 
 from tiffin.gateway.limits.calendar import PERIOD_NS, Budget
-from tiffin.gateway.limits.share import Share
 from tiffin.gateway.limits.shared_budget import SharedBudget
 from tiffin.gateway.limits.shared_rate import SharedRate
 from tiffin.gateway.limits.shared_slots import SharedSlots
+from tiffin.gateway.share import Share
 from tiffin.ports.limit_store import Change, Want
 from tiffin.ports.spent import Spent
 from tiffin.types.limits import Rule, amount_of, by_calendar

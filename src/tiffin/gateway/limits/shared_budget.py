@@ -1,7 +1,7 @@
 """An amount by the calendar that several gateways share; without the store each has its share."""
 
 from tiffin.gateway.limits.calendar import Budget
-from tiffin.gateway.limits.share import Share
+from tiffin.gateway.share import Share
 from tiffin.ports.limit_store import Change, Kind, Want
 
 DAY_MS = 86_400_000
@@ -77,6 +77,8 @@ class SharedBudget:  # noqa: PLR0904 - a meter's methods, and three for the stor
     def change_of(self, want: Want, reserved: int, used: int, now: int) -> Change:
         """What to tell the store."""
         self.own.settle(want.now, reserved, used, now)
+        if want.now == self._begins:
+            self._charged += used - reserved
         return Change(want, used - reserved, want.now)
 
     def wait(self, wanted: int, now: int) -> int:

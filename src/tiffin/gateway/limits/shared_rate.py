@@ -3,8 +3,8 @@
 from math import gcd
 
 from tiffin.gateway.limits.gcra import Gcra
-from tiffin.gateway.limits.share import Share
 from tiffin.gateway.limits.slots import SOON_NS
+from tiffin.gateway.share import Share
 from tiffin.ports.limit_store import Change, Kind, Want
 
 MOST_FINE = 10**12

@@ -1,20 +1,20 @@
 """Slots that several gateways share; without the store each has its share of them."""
 
-from tiffin.gateway.limits.share import Share
 from tiffin.gateway.limits.slots import SOON_NS, Slots
+from tiffin.gateway.share import Share
 from tiffin.ports.limit_store import Change, Kind, Want
 
 
 class SharedSlots:  # noqa: PLR0904 - a meter's methods, and three for the store
-    """Room for so many at once; `own` are those that this gateway has of it."""
+    """Room for so many at once; `own` are those that this gateway has of it, all that it can tell
+    of."""
 
-    __slots__ = ("_amount", "_name", "_share", "_taken", "own")
+    __slots__ = ("_amount", "_name", "_share", "own")
 
     def __init__(self, name: str, amount: int, share: Share) -> None:
         self._name = name
         self._amount = amount
         self._share = share
-        self._taken = 0  # as the store said last, without our own
         self.own = Slots(share.of(amount))
 
     @property
@@ -36,7 +36,6 @@ class SharedSlots:  # noqa: PLR0904 - a meter's methods, and three for the store
     def learn(self, want: Want, level: int, now: int, *, taken: bool) -> int:
         """The store has answered."""
         over = level + want.cost > want.room
-        self._taken = max(0, level - self.own.taken)
         if taken and not over:
             self.own.take(want.cost, now)
         return SOON_NS if over else 0
@@ -48,7 +47,6 @@ class SharedSlots:  # noqa: PLR0904 - a meter's methods, and three for the store
 
     def wait(self, wanted: int, now: int) -> int:
         """Nanoseconds until it may be worth trying, 0 where this gateway's share has room."""
-        self._taken = 0
         return self.own.wait(wanted, now)
 
     def take(self, wanted: int, now: int) -> None:
@@ -64,8 +62,8 @@ class SharedSlots:  # noqa: PLR0904 - a meter's methods, and three for the store
         self.own.settle(mark, reserved, used, now)
 
     def left(self, now: int) -> int:
-        """How many are free."""
-        return max(0, self._amount - self._taken - self.own.taken)
+        """How many this gateway hasn't taken."""
+        return max(0, self._amount - self.own.taken)
 
     def recovers_in(self, now: int) -> int:
         """Nanoseconds until all may be free."""

@@ -6,9 +6,9 @@ from typing import cast
 from tiffin.errors import LimitStoreUnavailable
 from tiffin.gateway.limits.counts import Held, Taken, Wanted, came_to, take_here
 from tiffin.gateway.limits.limit import Limit, Meter, Now
-from tiffin.gateway.limits.share import Share
 from tiffin.gateway.limits.shared import Shared, shared_meter_of
 from tiffin.gateway.limits.shared_budget import SharedBudget
+from tiffin.gateway.share import Share
 from tiffin.ports.limit_store import Change, LimitStore, Want
 from tiffin.ports.spent import Spent
 from tiffin.types.limits import REQUESTS, Rule
@@ -36,7 +36,7 @@ class SharedCounts:
         if self._store.up:
             try:
                 if self._owing:
-                    await self.repay(now)
+                    await self._repay_for(wanted, now)
                 return await self._take_there(tenant, wanted, now)
             except LimitStoreUnavailable:
                 pass  # it has just gone away
@@ -45,23 +45,33 @@ class SharedCounts:
     async def repay(self, now: Now) -> None:
         """Tell the store what was spent without it; raises `LimitStoreUnavailable`."""
         while self._owing:
-            budget, tenant = self._owing.popitem()
-            want = budget.want(0, now[1], shadow=True, lasting=True)._replace(room=NO_BOUND)
-            budget.owe(want.now, 0)
-            owed = budget.owed
-            budget.owe(want.now, -owed)
-            if owed:
-                try:
-                    grant = await self._store.reserve(tenant, [want], now[0])
-                except LimitStoreUnavailable:
-                    budget.owe(want.now, owed)
-                    self._owing[budget] = tenant
-                    raise
-                self._store.settle(tenant, grant.name, [Change(want, owed, want.now)], now[0])
+            await self._repay(next(iter(self._owing)), now)
+
+    async def _repay_for(self, wanted: Wanted, now: Now) -> None:
+        for limit, _ in wanted:
+            if isinstance(limit.meter, SharedBudget) and limit.meter in self._owing:
+                await self._repay(limit.meter, now)
+
+    async def _repay(self, budget: SharedBudget, now: Now) -> None:
+        tenant = self._owing.pop(budget)
+        want = budget.want(0, now[1], shadow=True, lasting=True)._replace(room=NO_BOUND)
+        budget.owe(want.now, 0)
+        owed = budget.owed
+        budget.owe(want.now, -owed)
+        if owed:
+            try:
+                grant = await self._store.reserve(tenant, [want], now[0])
+            except BaseException:
+                budget.owe(want.now, owed)
+                self._owing[budget] = tenant
+                raise
+            self._store.settle(tenant, grant.name, [Change(want, owed, want.now)], now[0])
 
     async def _take_there(self, tenant: str, wanted: Wanted, now: Now) -> Taken:
         wants = [_want(limit, amount, now) for limit, amount in wanted]
         grant = await self._store.reserve(tenant, wants, now[0])
+        for limit, _ in wanted:
+            limit.asked_ns = now[1]
         waits = [
             _shared(limit).learn(want, level, now[limit.clock], taken=grant.taken)
             for (limit, _), want, level in zip(wanted, wants, grant.levels, strict=True)

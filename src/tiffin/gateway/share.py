@@ -1,4 +1,4 @@
-"""Which part of a limit is one gateway's own, for while the store of all doesn't answer."""
+"""Which part of what all gateways have is one gateway's own, where they can't ask each other."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 class Share(NamedTuple):
     """Which of how many gateways this is."""
 
-    ordinal: int
-    gateways: int
+    ordinal: int = 0
+    gateways: int = 1
 
     def of(self, amount: int) -> int:
         """Its part; those of all gateways make the whole."""
