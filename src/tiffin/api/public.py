@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from tiffin.api.oip import TensorPages
 from tiffin.api.responses import ResponsePages
 from tiffin.dialects.anthropic.dialect import PATH as MESSAGES
@@ -51,11 +53,13 @@ CONTROL_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Desk:
-    """What the site needs beside the walk. `not_ready` says why the server isn't, or is empty."""
+    """What the site needs beside the walk. `not_ready` says why the server isn't, `degraded`
+    what it has to do without; both are empty while all is well."""
 
     snapshot: Callable[[], Snapshot]
     authenticate: Authentication
     not_ready: Callable[[], str]
+    degraded: Callable[[], str]
     control: Backend
     clock: Clock
     openapi: Callable[[], bytes]
@@ -131,7 +135,10 @@ class PublicSite:
         reason = self._desk.not_ready()
         if reason:
             raise Unavailable(f"not ready: {reason}", retry_after=1.0)
-        exchange.respond(200, [JSON], b'{"status":"ready"}')
+        said = {"status": "ready"}
+        if degraded := self._desk.degraded():
+            said = {"status": "degraded", "reason": degraded}
+        exchange.respond(200, [JSON], msgspec.json.encode(said))
 
     async def _openapi(self, exchange: Exchange) -> None:
         exchange.respond(200, [JSON], self._desk.openapi())

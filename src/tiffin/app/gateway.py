@@ -51,6 +51,7 @@ from tiffin.gateway.keyring import Keyring
 from tiffin.gateway.operations import all_operations
 from tiffin.gateway.placement.place import ClosableBackend
 from tiffin.gateway.pool import Pool
+from tiffin.gateway.share import Share
 from tiffin.gateway.walk import Stages, Walk
 from tiffin.ports.exchange import Exchange
 from tiffin.ports.outbox import Outbox
@@ -98,6 +99,7 @@ class Gateway:
             StatusOutlook(self.data.run / "status.json"),
             self.meter,
             self._tell_demand,
+            Share(boot.ordinal, boot.server.gateways),
         )
         self._metrics_file = self.data.metrics / f"gateway.{boot.epoch}.json"
         self.left_alone = LeftAlone(self.data, boot.name, self.clock)
@@ -151,6 +153,7 @@ class Gateway:
             asyncio.create_task(self._every(DEMAND_EVERY_S, self._tell_demand)),
             asyncio.create_task(self._every(LIMITS_EVERY_S, self._look_at_limits)),
             asyncio.create_task(follow(self.ring)),
+            asyncio.create_task(self.limiting.keep()),
             asyncio.create_task(beat(progress, lambda: self.server.started)),
             asyncio.create_task(self.pool.probe_for_ever()),
             asyncio.create_task(self.kept.keep()),
@@ -170,6 +173,7 @@ class Gateway:
             await leaving
         await self.finishing.end(cut=self.stopping.is_set())
         await self.cache.shut()
+        await self.limiting.settled()
         for chore in (leaving, *chores):
             chore.cancel()
         await asyncio.gather(leaving, *chores, return_exceptions=True)
@@ -205,6 +209,7 @@ class Gateway:
             snapshot=self.snapshot,
             authenticate=self.authenticate,
             not_ready=self.not_ready,
+            degraded=lambda: self.limiting.degraded,
             control=self.control,
             clock=self.clock,
             openapi=openapi_document,

@@ -13,6 +13,7 @@ from tiffin.control.fleet.status import ProcessStatus, State, Status, UpgradeSta
 from tiffin.control.machine import FILE
 from tiffin.control.office import Office
 from tiffin.control.rollout import READY
+from tiffin.control.standing import faults
 from tiffin.types.json_file import read_json
 from tiffin.types.machine import Machine
 from tiffin.types.paths import DataFolder, replica_of
@@ -162,6 +163,7 @@ def report(
     degraded = [f"{chore.name}: {chore.fault}" for chore in chores if chore.fault]
     if office.fault:
         degraded.insert(0, office.fault)
+    degraded += faults(folder)
     bad = ("failed", "refused")
     degraded += [f"model {m.name}: {m.reason}" for m in models if m.state in bad]
     degraded += [

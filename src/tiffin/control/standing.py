@@ -1,11 +1,13 @@
-"""How limits stand: what the gateway last said, and what is configured but wasn't met yet."""
+"""How limits stand: what the gateways last said, and what is configured but wasn't met yet."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import msgspec
 
 from tiffin.types.json_file import read_json
-from tiffin.types.limits import Limits, Standing, Standings, amount_of, rules_of
+from tiffin.types.limits import Limits, Rule, Standing, Standings, amount_of, rules_of
 from tiffin.types.paths import DataFolder, standing_limits
 from tiffin.types.snapshot import Snapshot
 
@@ -20,24 +22,43 @@ class LimitsPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits_page(folder: DataFolder, snapshot: Snapshot | None) -> LimitsPage:
-    """What the newest file of a gateway says, and after that what nobody has used yet."""
-    met = _newest(folder).limits
+    """What gateways say together, and after that what nobody has used yet."""
+    met = _together(_said(folder))
     known = {(one.holder, one.rule) for one in met}
     configured = _configured(snapshot) if snapshot else ()
     rest = [one for one in configured if (one.holder, one.rule) not in known]
     return LimitsPage(currency=snapshot.currency if snapshot else "", data=[*met, *rest])
 
 
-def _newest(folder: DataFolder) -> Standings:
-    newest = Standings()
-    for path in folder.run.glob(standing_limits(folder, "*").name):
-        try:
-            found = read_json(path, Standings)
-        except (OSError, msgspec.DecodeError):
-            continue
-        if found.at_ns > newest.at_ns:
-            newest = found
-    return newest
+def faults(folder: DataFolder) -> list[str]:
+    """Why limits aren't counted as they should be, each reason once."""
+    return sorted({said.degraded for said in _said(folder) if said.degraded})
+
+
+def _said(folder: DataFolder) -> list[Standings]:
+    found = []
+    for path in sorted(folder.run.glob(standing_limits(folder, "*").name)):
+        with suppress(OSError, msgspec.DecodeError):
+            found.append(read_json(path, Standings))
+    return found
+
+
+def _together(said: Iterable[Standings]) -> list[Standing]:
+    """Of each limit what was learnt of it last; slots are those that all have taken together."""
+    newest: dict[tuple[str, Rule], tuple[int, Standing]] = {}
+    taken: Counter[tuple[str, Rule]] = Counter()
+    for standings in said:
+        for one in standings.limits:
+            place, at_ns = (one.holder, one.rule), one.asked_ns or standings.at_ns
+            taken[place] += one.whole - one.left
+            if place not in newest or at_ns > newest[place][0]:
+                newest[place] = at_ns, one
+    return [
+        msgspec.structs.replace(one, left=max(0, one.whole - taken[place]))
+        if one.rule.of == "concurrency"
+        else one
+        for place, (_, one) in newest.items()
+    ]
 
 
 def _configured(snapshot: Snapshot) -> Iterator[Standing]:

@@ -13,6 +13,7 @@ from tiffin.gateway.placement.circuit import Held
 from tiffin.gateway.placement.measures import Measures
 from tiffin.gateway.placement.place import ClosableBackend, Place
 from tiffin.gateway.placement.upstream import Upstream
+from tiffin.gateway.share import WHOLE, Share
 from tiffin.gateway.station import FAILED_RETRY_S, Station
 from tiffin.gateway.vigil import Foresight, Vigil
 from tiffin.ports.backend import Call
@@ -65,7 +66,8 @@ class Pool:
     replicas' health.
 
     `connect` makes the backend of a target at one of its sockets (empty: it is elsewhere); `tell`
-    is called when requests begin or cease to wait for a model.
+    is called when requests begin or cease to wait for a model. `share` is this gateway's part of
+    what an upstream takes at once.
     """
 
     def __init__(
@@ -74,11 +76,13 @@ class Pool:
         outlook: Outlook | None = None,
         meter: Meter | None = None,
         tell: Callable[[], None] = lambda: None,
+        share: Share = WHOLE,
     ) -> None:
         self._connect = connect
         self._outlook = outlook or NoOutlook()
         self._measures = Measures(meter or Meter("", ""))
         self._tell = tell
+        self._share = share
         self._stations: dict[Target, Station] = {}
         self._of_model: dict[str, Target] = {}
         self._places: dict[str | Target, Place] = {}
@@ -250,7 +254,10 @@ class Pool:
             yield self._places[key]
 
     def _station(self, target: Target, places: Sequence[Place]) -> Station:
-        return Station(target, places, self._measures, self._upstream(target))
+        if target.kind != "remote":
+            return Station(target, places, self._measures)
+        room = max(1, self._share.of(target.max_concurrency))
+        return Station(target, places, self._measures, self._upstream(target), room)
 
     def _upstream(self, target: Target) -> Upstream | None:
         """What is known of somebody else's server; it outlives other settings of its model."""

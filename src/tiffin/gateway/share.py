@@ -12,3 +12,7 @@ class Share(NamedTuple):
     def of(self, amount: int) -> int:
         """Its part; those of all gateways make the whole."""
         return amount // self.gateways + (self.ordinal < amount % self.gateways)
+
+
+WHOLE = Share()
+"""That of the only gateway."""

@@ -36,7 +36,8 @@ class Station:
     """A bounded number of calls at once, a bounded queue before them, one place or several.
 
     `only` is the place where there is no choice. `used` is set by every call that ends. `upstream`
-    is what is known of whom it belongs to, where that is somebody else; its places are our keys.
+    is what is known of whom it belongs to, where that is somebody else; its places are our keys,
+    and `room` is how many calls it takes at once from here.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Station:
         places: Sequence[Place],
         measures: Measures,
         upstream: Upstream | None = None,
+        room: int = 0,
     ) -> None:
         self.target = target
         self.places = tuple(places)
@@ -54,7 +56,7 @@ class Station:
         self.running = 0
         self.used = False
         self._chooser: Chooser[Place] = Chooser()
-        self._room = target.max_concurrency * (len(places) if upstream is None else 1)
+        self._room = room or target.max_concurrency * (len(places) if upstream is None else 1)
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def ready(self) -> bool:

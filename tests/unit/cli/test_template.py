@@ -49,6 +49,7 @@ SHOWN_AS_SECTIONS = {
     "slo",
     "cache",
     "revisions",
+    "limit_store",
 }
 
 

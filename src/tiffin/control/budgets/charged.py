@@ -24,8 +24,9 @@ def charged_in(run: Path, now_ns: int) -> Charged:
         for one in told.limits:
             if not _is_budget(one) or now_ns > told.at_ns + int(one.resets_s * 1e9):
                 continue
+            at_ns = one.asked_ns or told.at_ns
             place = (one.holder, one.rule.per, one.rule.models)
-            newest[place] = max(newest.get(place, (0, 0)), (told.at_ns, one.whole - one.left))
+            newest[place] = max(newest.get(place, (0, 0)), (at_ns, one.whole - one.left))
     return {place: charged for place, (_, charged) in newest.items()}
 
 
