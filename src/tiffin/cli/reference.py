@@ -14,6 +14,7 @@ import msgspec
 
 from tiffin.cli import template
 from tiffin.config import alerts, models, objectives, prices, remote, schema, shape, terms, vault
+from tiffin.config.store_address import StoreAddress
 from tiffin.dialects.openai.errors import TABLE
 from tiffin.dialects.openapi import document
 from tiffin.errors import TiffinError, every_error
@@ -40,6 +41,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (vault.MasterKey, "[server.vault.previous]", "server.vault.previous"),
     (vault.Idempotency, "[server.idempotency]", "server.idempotency"),
     (vault.AnswerCache, "[server.cache]", "server.cache"),
+    (StoreAddress, "[server.limit_store]", "server.limit_store"),
     (schema.Tenant, "[tenants.NAME]", "tenants.starter"),
     (Limits, "[tenants.NAME.limits]", "tenants.starter.limits"),
     (Rule, "[[tenants.NAME.limits.rules]]", "tenants.starter.limits.rules"),

@@ -48,12 +48,14 @@ class FakeKeeper:
 
 
 class Scene:
-    def __init__(self, group: asyncio.TaskGroup) -> None:
+    def __init__(self, group: asyncio.TaskGroup, number: int = 1) -> None:
         self.made: dict[str, FakeKeeper] = {}
-        self.gateways = Gateways(group, self.make, 7.0)
+        self.ordinals: dict[str, int] = {}
+        self.gateways = Gateways(group, self.make, 7.0, number)
 
     def make(self, name: str, ordinal: int) -> Keeper:
         self.made[name] = FakeKeeper(name)
+        self.ordinals[name] = ordinal
         return cast(Keeper, self.made[name])
 
     @property
@@ -111,4 +113,43 @@ async def test_those_that_were_left_go_on() -> None:
         replacing = asyncio.create_task(scene.gateways.replace(0.01))
         await replacing
         assert "gateway-6" in scene.made
+        await scene.gateways.stop()
+
+
+async def test_several_are_replaced_together_and_each_takes_a_place() -> None:
+    async with asyncio.TaskGroup() as group:
+        scene = Scene(group, 2)
+        scene.gateways.start()
+        assert scene.names == ["gateway", "gateway-2"]
+        replacing = asyncio.create_task(scene.gateways.replace(10.0))
+        await until(lambda: "gateway-4" in scene.made)
+        scene.made["gateway-3"].become(State.READY)
+        scene.made["gateway-4"].become(State.FAILED, "it can't")
+        assert await replacing == "gateway-4: it can't"
+        assert scene.made["gateway-3"].killed
+        assert scene.names == ["gateway", "gateway-2"]
+        replacing = asyncio.create_task(scene.gateways.replace(10.0))
+        await until(lambda: "gateway-6" in scene.made)
+        for name in ("gateway-5", "gateway-6"):
+            scene.made[name].become(State.READY)
+        assert await replacing == ""
+        assert scene.gateways.serving == 2
+        assert [scene.ordinals[name] for name in scene.names] == [0, 1, 0, 1]
+        await scene.gateways.stop()
+
+
+async def test_another_number_takes_over_with_the_next_program() -> None:
+    async with asyncio.TaskGroup() as group:
+        scene = Scene(group, 1)
+        left = [Kept(status=ProcessStatus(name=f"gateway-{n}", role="gateway")) for n in (5, 6, 3)]
+        scene.gateways.adopt(left, 6, 2)
+        await until(lambda: scene.made["gateway-3"].finishing)
+        assert not scene.made["gateway-6"].finishing
+        assert [scene.ordinals[name] for name in scene.names] == [0, 1, 0]
+        replacing = asyncio.create_task(scene.gateways.replace(10.0))
+        await until(lambda: "gateway-7" in scene.made)
+        scene.made["gateway-7"].become(State.READY)
+        assert await replacing == ""
+        await until(lambda: scene.made["gateway-6"].finishing)
+        assert scene.gateways.serving == 1
         await scene.gateways.stop()
