@@ -71,6 +71,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (models.Rule, "[[models.NAME.rules]]", "models.sorry.rules"),
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),
+    (schema.Hedge, "[routes.NAME.hedge]", "routes.best.hedge"),
     (caching.Caching, "[routes.NAME.cache]", "routes.best.cache"),
     (caching.SemanticCaching, "[routes.NAME.cache.semantic]", "routes.best.cache.semantic"),
     (objectives.Slo, "[routes.NAME.slo]", "routes.best.slo"),

@@ -161,6 +161,12 @@ def _route(config: Config, name: str, route: Route) -> Iterator[Problem]:
         yield Problem(where, f"a model is called {name} already; routes need names of their own")
     if not route.models:
         yield Problem(f"{where}.models", "expected at least one model")
+    if route.hedge.after_ms and min(len(route.models), route.attempts) < 2:
+        yield Problem(
+            f"{where}.hedge.after_ms",
+            f"{route.hedge.after_ms:g} needs another model and another try: two models and"
+            f" attempts of 2 or more, not {len(route.models)} and {route.attempts}",
+        )
     if len(set(route.models)) < len(route.models):
         yield Problem(f"{where}.models", "a model stands here twice")
     yield from _all_known(route.models, list(config.models), f"{where}.models", "model")

@@ -12,6 +12,7 @@ from tiffin.config.alerts import Alert
 from tiffin.config.fields import (
     Count,
     Gateways,
+    Milliseconds,
     Port,
     Positive,
     RegionOrNone,
@@ -21,7 +22,7 @@ from tiffin.config.fields import (
     WarmReplicas,
 )
 from tiffin.config.models import Model
-from tiffin.config.objectives import Slo
+from tiffin.config.objectives import Share, Slo
 from tiffin.config.prices import Prices
 from tiffin.config.store_address import StoreAddress
 from tiffin.config.tenants import Key as Key
@@ -72,6 +73,17 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limit_store: StoreAddress = StoreAddress()
 
 
+class Hedge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[routes.R.hedge]`: a request without an answer after `after_ms` (0: never) is tried at the
+    route's next model too, and the first answer is taken.
+
+    No more than a share of `most` of all requests is; what the other try cost is our loss.
+    """
+
+    after_ms: Milliseconds = 0.0
+    most: Share = 0.05
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[routes.R]`: a public name that tries `models` in order, `attempts` tries in all."""
 
@@ -81,6 +93,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cache: Caching = Caching()
     guard: str = ""
     slo: Slo = Slo()
+    hedge: Hedge = Hedge()
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

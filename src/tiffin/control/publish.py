@@ -182,6 +182,12 @@ def _plans(
         # A route without a guard of its own has models that agree on one.
         guard = route.guard or config.models[route.models[0]].guard
         add(name, route, route.models, guard, route.attempts)
+        if route.hedge.after_ms:
+            plans[name] = msgspec.structs.replace(
+                plans[name],
+                hedge_s=route.hedge.after_ms / 1000,
+                hedge_most=route.hedge.most,
+            )
     return {
         name: msgspec.structs.replace(plan, embedder=plans[plan.cache.semantic.embedder])
         if plan.cache.on and plan.cache.semantic.embedder

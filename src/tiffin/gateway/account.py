@@ -4,6 +4,8 @@ import asyncio
 from types import TracebackType
 from typing import Protocol
 
+import msgspec
+
 from tiffin.errors import (
     Blocked,
     Conflict,
@@ -76,6 +78,11 @@ class Accounts:
         )
         self.attempts = meter.counter(
             "tiffin_attempts_total", "Tries at targets", ("target", "result")
+        )
+        self.hedges = meter.counter(
+            "tiffin_hedges_total",
+            "Second tries beside a first that was slow, by whether they gave the answer",
+            ("model", "result"),
         )
         self.cache = meter.counter("tiffin_cache_total", "Cache look-ups", ("model", "result"))
 
@@ -166,10 +173,16 @@ class Account:
         work.id, work.trace_id, work.model = self.id, self.trace_id, self.model
         return work
 
-    def take(self, work: "Account") -> None:
-        """What work came to is this request's."""
+    def take(self, work: "Account", beside: "Account | None" = None) -> None:
+        """What work came to is this request's, and that what was done `beside` it was in vain."""
         self.charge, self.attempts = work.charge, work.attempts
         self.usage, self.revision = work.usage, work.revision
+        if beside is not None:
+            self.charge.beside(beside.charge, beside.usage, self._accounts.clock.monotonic())
+            tries = sorted([*self.attempts, *beside.attempts], key=lambda one: one.started_ns)
+            self.attempts[:] = [
+                msgspec.structs.replace(one, n=n) for n, one in enumerate(tries, start=1)
+            ]
 
     def hand_over(self, price: Price | None) -> None:
         """Somebody else takes what this request's work comes to."""

@@ -64,8 +64,7 @@ class Attempts:
         self._before = len(account.attempts)
 
     async def __aenter__(self) -> Answer:
-        plan = self._run.plan
-        turns = deque(map(Turn, plan.targets))
+        turns = deque(map(Turn, self._run.plan.targets))
         failures: list[str] = []
         while turns:
             turn = turns.popleft()
@@ -83,7 +82,8 @@ class Attempts:
                 else:
                     self._tried = ()
                     turns.extend(self._again(turn, attempt, error))
-                last = not turns or len(self._account.attempts) - self._before >= plan.attempts
+                tried = len(self._account.attempts) - self._before
+                last = not turns or tried >= self._run.plan.attempts
                 if last and len(set(failures)) == 1:
                     raise
                 if last:

@@ -74,6 +74,12 @@ class Charge:
         self.price = None
         self.currency = price.currency if price else ""
 
+    def beside(self, other: "Charge", spent: Usage, moment: float) -> None:
+        """What was tried beside this, and `spent` so much until a monotonic moment, was in vain."""
+        other._waste(spent, moment)
+        self.retried_ns += other.retried_ns
+        self._lost_pico = min(self._lost_pico + other._lost_pico, MOST_PICO)
+
     def _waste(self, spent: Usage, moment: float) -> None:
         """What the target that was tried last took came to nothing."""
         if self._began or spent != NO_USAGE:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -14,13 +15,14 @@ from tiffin.gateway.authenticate import Authentication, check_endpoint, check_to
 from tiffin.gateway.cache.replay import ReplayCache
 from tiffin.gateway.due import Due, due
 from tiffin.gateway.guard.policy import Guards
+from tiffin.gateway.hedged import Hedged, HedgeShares
 from tiffin.gateway.idempotency.stage import Once
 from tiffin.gateway.limits.needs import Claim
 from tiffin.gateway.operations import Operation
 from tiffin.gateway.pool import Pool
 from tiffin.gateway.respond import Delivery, send_answer, send_error
 from tiffin.gateway.route import route
-from tiffin.gateway.run import Run
+from tiffin.gateway.run import Answer, Run
 from tiffin.gateway.urgency import is_batch
 from tiffin.ports.exchange import Exchange
 from tiffin.telemetry import log
@@ -48,6 +50,7 @@ class Walk:
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
         self._clock = stages.accounts.clock
+        self._hedges = HedgeShares(stages.accounts.hedges)
 
     async def __call__(self, exchange: Exchange, operation: Operation) -> None:
         """Answer one request: held stages are contexts, so they end in reverse however it ends.
@@ -102,7 +105,12 @@ class Walk:
             if answer is not None:
                 await send_answer(delivery, answer)
 
-    def _attempts(self, run: Run, account: Account) -> Attempts:
+    def _attempts(self, run: Run, account: Account) -> AbstractAsyncContextManager[Answer]:
+        if run.plan.hedge_s and len(run.plan.targets) > 1:
+            return Hedged(self._plain, run, account, self._hedges)
+        return self._plain(run, account)
+
+    def _plain(self, run: Run, account: Account) -> Attempts:
         return Attempts(self._stages.pool, self._stages.guards, run, account, self._clock)
 
 

@@ -151,7 +151,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     `identity` changes whenever the plan's meaning does; it is part of every cache key. `p95_ms` and
     `ttft_p95_ms` are its objectives, 0 where it has none. `embedder` tells its cache how similar
-    questions are, None where they have to be the same.
+    questions are, None where they have to be the same. Where a first try is without an answer after
+    `hedge_s` (0: never) a second is begun beside it, for a share of `hedge_most` of all requests.
     """
 
     name: str
@@ -165,6 +166,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     guard: str = ""
     created: int = 0
     embedder: "Plan | None" = None
+    hedge_s: float = 0.0
+    hedge_most: float = 0.0
 
 
 class GuardPolicy(msgspec.Struct, frozen=True, kw_only=True):
