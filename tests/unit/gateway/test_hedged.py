@@ -1,6 +1,7 @@
 """A second try beside a slow first one: sooner, inside one budget, and nothing unaccounted."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from tiffin.testing.plays import Play
 from tiffin.types.snapshot import Plan
 
 STREAMING = pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-HEDGED = {"hedge_s": 0.5, "hedge_most": 1.0}
+HEDGED: dict[str, Any] = {"hedge_s": 0.5, "hedge_most": 1.0}
 SLOW = Play(first_s=20)
 
 
