@@ -95,4 +95,5 @@ def timeouts_of(target: Target) -> Timeouts:
         first_byte_s=target.first_byte_timeout_s,
         between_bytes_s=target.between_bytes_timeout_s,
         total_s=target.total_timeout_s or inf,
+        least_bytes_per_s=target.min_bytes_per_s,
     )

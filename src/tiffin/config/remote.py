@@ -49,7 +49,8 @@ class RemoteModel(
     fetches from where it is (empty: to those that are out on the internet, by their profile).
 
     A request is tried here `attempts` times, and each try given up after `total_timeout_s` (0: when
-    the request's own time is over).
+    the request's own time is over), or where a stream brings less than `min_bytes_per_s` in any
+    five seconds (0: as slow as it is); an event with a word takes some 200.
     """
 
     url: str = ""
@@ -67,6 +68,7 @@ class RemoteModel(
     first_byte_timeout_s: Seconds = 60.0
     between_bytes_timeout_s: Seconds = 60.0
     total_timeout_s: SecondsOrNone = 0.0
+    min_bytes_per_s: Count = 0
     attempts: Positive = 2
     tools: bool = True
     links: Literal["", "pass", "refuse"] = ""

@@ -280,6 +280,7 @@ def _remote_target(name: str, revision: str, model: RemoteModel, state: str, rea
         connect_timeout_s=model.connect_timeout_s,
         first_byte_timeout_s=model.first_byte_timeout_s,
         between_bytes_timeout_s=model.between_bytes_timeout_s,
+        min_bytes_per_s=model.min_bytes_per_s,
         total_timeout_s=model.total_timeout_s,
         tools=model.tools,
         links=model.links == "pass" or (not model.links and profile.hosted),

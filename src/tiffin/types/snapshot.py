@@ -138,6 +138,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     first_byte_timeout_s: float = 60.0
     between_bytes_timeout_s: float = 60.0
     total_timeout_s: float = 0.0
+    min_bytes_per_s: int = 0
     tools: bool = True
     links: bool = False
     region: str = ""

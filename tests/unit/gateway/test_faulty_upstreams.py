@@ -146,6 +146,33 @@ def test_after_the_commit_point_a_limit_ends_in_an_error_event() -> None:
     walking(work, [Play(words=99, word_s=1)], [Play()], targets=[{"total_timeout_s": 3.0}])
 
 
+def test_a_stream_that_crawls_is_given_up_and_one_that_walks_is_not() -> None:
+    async def work(walk: Walking) -> None:
+        got = await walk.ask(stream=True)
+        assert b"[DONE]" in got.sent
+        crawls = await walk.ask(stream=True)
+        error = events_of(crawls)[-1]["error"]
+        assert "bytes in 5 s, under 100 a second" in error["message"]
+        assert walk.last.outcome is Outcome.PARTIAL
+        assert b"[DONE]" not in crawls.sent
+        assert (await walk.ask()).status == 200, "a whole answer comes at once, however late"
+
+    slow = {"min_bytes_per_s": 100, "between_bytes_timeout_s": 60.0}
+    plays = [Play(words=20, word_s=1), Play(words=20, word_s=9, ping_s=1), Play(first_s=30)]
+    walking(work, plays, targets=[slow])
+
+
+def test_one_that_crawls_before_its_first_word_is_asked_of_the_next() -> None:
+    async def work(walk: Walking) -> None:
+        got = await walk.ask(stream=True)
+        assert b"[DONE]" in got.sent
+        assert [one.error for one in walk.last.attempts] == ["upstream_failed", ""]
+        assert now() == pytest.approx(5, abs=1.1)
+
+    slow = {"min_bytes_per_s": 100, "between_bytes_timeout_s": 60.0}
+    walking(work, [Play(first_s=40)], [Play()], targets=[slow])
+
+
 @pytest.mark.parametrize("fault", ["cut", "reset", "stall", "bad", "error"])
 def test_what_breaks_after_forty_of_sixty_ends_in_an_error_never_as_if_whole(fault: str) -> None:
     async def work(walk: Walking) -> None:

@@ -19,6 +19,8 @@ from tiffin.ports.outbox import Outbox
 
 PAUSE_OVER_BYTES = 262_144
 MAX_HEAD_BYTES = 65_536
+PACE_S = 5.0
+"""A stream that must bring so many bytes a second must so in each stretch of this length."""
 FRAMING = (b"content-length", b"transfer-encoding")
 
 
@@ -60,6 +62,8 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
         "_resting",
         "_size",
         "_waiter",
+        "_weighed_at",
+        "_weight",
         "content_type",
         "expires",
         "heard",
@@ -98,6 +102,8 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
         self._keep = False
         self._error: TiffinError | None = None
         self._size = 0
+        self._weight = 0
+        self._weighed_at = 0.0
         self.expires = deadline
 
     # What the exchange uses.
@@ -188,8 +194,24 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
             self._fail(DeadlineExceeded("the deadline passed while waiting for the model"))
         elif not self._head_done:
             self._fail(UpstreamUnavailable(f"no answer within {limits.first_byte_s:g} s"))
+        elif self._is_weighed and now >= self._weighed_at + PACE_S:
+            self._weigh(now)
         else:
             self._fail(UpstreamFailed(f"nothing came for {limits.between_bytes_s:g} s"))
+
+    @property
+    def _is_weighed(self) -> bool:
+        return self.streaming and bool(self._pool.timeouts.least_bytes_per_s)
+
+    def _weigh(self, now: float) -> None:
+        """Whether what came since the last time is enough; what we don't read can't come."""
+        least = self._pool.timeouts.least_bytes_per_s
+        if self._weight < least * PACE_S and not self._paused:
+            self._fail(
+                UpstreamFailed(f"{self._weight} bytes in {PACE_S:g} s, under {least} a second")
+            )
+        self._weight, self._weighed_at = 0, now
+        self.expires = min(self.expires + PACE_S, self._deadline)
 
     def _next(self) -> asyncio.Future[None]:
         """What is awaited until something has come or broken."""
@@ -228,8 +250,12 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
             self._fail(UpstreamFailed("the answer's head is too large"))
             return
         if not self._complete:
-            limit = self._pool.timeouts.between_bytes_s
-            self.expires = min(self._deadline, self._loop.time() + limit)
+            limits, now = self._pool.timeouts, self._loop.time()
+            self.expires = min(self._deadline, now + limits.between_bytes_s)
+            if self._is_weighed:
+                self._weight += len(data)
+                self._weighed_at = self._weighed_at or now
+                self.expires = min(self.expires, self._weighed_at + PACE_S)
             if self._size > PAUSE_OVER_BYTES and not self._paused:
                 self._paused = True
                 self.transport.pause_reading()

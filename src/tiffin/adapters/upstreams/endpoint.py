@@ -55,9 +55,11 @@ class Endpoint:
 @dataclass(slots=True, frozen=True)
 class Timeouts:
     """Seconds for each phase of an exchange and for all of it, from sending the request to the end
-    of its reply; the call's own deadline holds beside them."""
+    of its reply; the call's own deadline holds beside them. A stream brings `least_bytes_per_s`, as
+    long as somebody reads it."""
 
     connect_s: float = 5.0
     first_byte_s: float = 300.0
     between_bytes_s: float = 300.0
     total_s: float = inf
+    least_bytes_per_s: int = 0
