@@ -49,9 +49,22 @@ def test_no_parameter_is_both_harmless_and_unsupported() -> None:
 
 
 def test_a_plan_refuses_what_any_of_its_targets_cannot() -> None:
-    assert unsupported_by([REMOTE]) == ALWAYS_UNSUPPORTED
-    assert unsupported_by([LOCAL]) == LOCAL_UNSUPPORTED
-    assert unsupported_by([PLAIN, LOCAL]) == LOCAL_UNSUPPORTED | {"tools", "tool_choice"}
-    assert unsupported_by([REMOTE, LOCAL]) == LOCAL_UNSUPPORTED
+    assert unsupported_by((REMOTE,)) == ALWAYS_UNSUPPORTED
+    assert unsupported_by((LOCAL,)) == LOCAL_UNSUPPORTED
+    assert unsupported_by(
+        (
+            PLAIN,
+            LOCAL,
+        )
+    ) == LOCAL_UNSUPPORTED | {"tools", "tool_choice"}
+    assert (
+        unsupported_by(
+            (
+                REMOTE,
+                LOCAL,
+            )
+        )
+        == LOCAL_UNSUPPORTED
+    )
     remote = Target(model="b", revision="", kind="remote", tools=False)
-    assert unsupported_by([remote]) == ALWAYS_UNSUPPORTED | {"tools", "tool_choice"}
+    assert unsupported_by((remote,)) == ALWAYS_UNSUPPORTED | {"tools", "tool_choice"}

@@ -103,7 +103,12 @@ def test_what_a_server_cannot_do_is_refused_by_name(name: str) -> None:
 
 
 def test_a_route_refuses_what_any_of_its_servers_cannot_do() -> None:
-    both = unsupported_by([target("openai"), target("groq")])
+    both = unsupported_by(
+        (
+            target("openai"),
+            target("groq"),
+        )
+    )
     assert both >= PROFILES["groq"].unsupported
     assert NEUTRAL["tool_choice"] == ("auto",)
 

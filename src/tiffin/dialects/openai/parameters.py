@@ -4,11 +4,12 @@ Names are the fields of types/text.py; a dot leads into one (`messages.audio`, `
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
 from tiffin.errors import SchemaViolation, UnsupportedParameter
-from tiffin.types.profiles import profile_of
+from tiffin.types.profiles import PROFILES, profile_of
 from tiffin.types.snapshot import Target
 from tiffin.types.text import ChatRequest, CompletionRequest
 
@@ -67,6 +68,10 @@ LOCAL_UNSUPPORTED = ALWAYS_UNSUPPORTED | {
     "content.refusal",
 }
 
+MAX_PLANS = 4096
+COOL = min(profile.hottest for profile in PROFILES.values())
+"""A temperature that every profile allows."""
+
 _TOOLS = frozenset({"tools", "tool_choice"})
 _LOCAL_WITHOUT_TOOLS = LOCAL_UNSUPPORTED | _TOOLS
 
@@ -82,7 +87,8 @@ _NO_CHAT_VALUES = (None,) * len(_CHAT_NAMES)
 _NO_COMPLETION_VALUES = (None,) * len(_COMPLETION_NAMES)
 
 
-def unsupported_by(targets: Iterable[Target]) -> frozenset[str]:
+@lru_cache(maxsize=MAX_PLANS)
+def unsupported_by(targets: tuple[Target, ...]) -> frozenset[str]:
     """What at least one of a plan's targets can't honour, so that falling back changes nothing."""
     found = ALWAYS_UNSUPPORTED
     for target in targets:
@@ -98,7 +104,7 @@ def unsupported_by(targets: Iterable[Target]) -> frozenset[str]:
 def check_temperature(request: ChatRequest | CompletionRequest, targets: Iterable[Target]) -> None:
     """Refuse a temperature that is too high for one of the targets."""
     given = request.temperature
-    if given is None:
+    if given is None or given <= COOL:
         return
     hottest = min((profile_of(one.profile).hottest for one in targets), default=given)
     if given > hottest:
