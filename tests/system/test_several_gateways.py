@@ -188,6 +188,23 @@ def test_who_is_killed_gives_back_its_slots_and_the_other_goes_on(pair: Pair) ->
     until(lambda: pair.server.in_flight() == 0)
 
 
+def test_a_response_is_continued_at_either_until_it_is_deleted(pair: Pair) -> None:
+    with pair.each() as (one, other):
+        for first, second in ((one, other), (other, one)):
+            said = first.post("/v1/responses", json={"model": "echo", "input": "namaste"})
+            name = said.raise_for_status().json()["id"]
+            more = {"model": "echo", "input": "and then", "previous_response_id": name}
+            assert second.post("/v1/responses", json=more).status_code == 200
+            kept = second.get(f"/v1/responses/{name}/input_items").raise_for_status()
+            assert kept.json()["data"]
+            assert second.delete(f"/v1/responses/{name}").status_code == 200
+            gone = first.post("/v1/responses", json=more)
+            assert gone.status_code == 404
+            assert gone.json()["error"]["code"] == "previous_response_not_found"
+    stored = (pair.server.folder.root / "responses.db").read_bytes()
+    assert b"namaste" not in stored
+
+
 def degraded(pair: Pair) -> list[str]:
     said: list[str] = pair.server.http.get("/admin/v1/status").raise_for_status().json()["degraded"]
     return said

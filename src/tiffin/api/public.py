@@ -113,7 +113,7 @@ class PublicSite:
             return
         if path.startswith(b"/v1/responses/"):
             _, principal = self._listing(exchange)
-            self._desk.responses(exchange, principal.tenant, request_id())
+            await self._desk.responses(exchange, principal.tenant, request_id())
             return
         if _is_tensors(path):
             await self._desk.tensors(exchange, request_id())

@@ -16,8 +16,9 @@ class ResponsePages:
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
 
-    def __call__(self, exchange: Exchange, tenant: str, headers: Headers) -> None:
-        """GET or DELETE of a tenant's response, GET of `input_items`; raises `ResponseNotFound`.
+    async def __call__(self, exchange: Exchange, tenant: str, headers: Headers) -> None:
+        """GET or DELETE of a tenant's response, GET of `input_items`; raises `ResponseNotFound`,
+        and `Unavailable` where what gateways share can't be reached.
 
         `headers` are the answer's own.
         """
@@ -29,11 +30,15 @@ class ResponsePages:
         if exchange.method not in allowed:
             methods = ", ".join(method.decode() for method in allowed)
             raise MethodNotAllowed(f"this endpoint answers {methods} only", allowed=methods)
+        await self._conversations.fetch(tenant, name)
         kept = self._found(tenant, name)
         if below:
             body = items_body(kept, exchange.query)
         elif exchange.method == b"DELETE":
             self._conversations.forget(tenant, name)
+            gone = self._conversations.share(tenant, name)
+            if gone is not None:
+                await gone
             body = deleted_body(name)
         else:
             refuse_query(exchange.query)
@@ -44,7 +49,7 @@ class ResponsePages:
         kept = self._conversations.find(tenant, name)
         if kept is None:
             raise ResponseNotFound(
-                f"there is no response '{shown(name)}' here: they are kept in memory, for a while",
+                f"there is no response '{shown(name)}' here: they are kept for a while",
                 param="response_id",
             )
         return kept

@@ -24,6 +24,7 @@ from tiffin.api.server import EdgeServer
 from tiffin.app.boot import FINISH, Boot, cannot_start, enter, read_boot
 from tiffin.app.caches import Answers
 from tiffin.app.clock import SystemClock
+from tiffin.app.conversing import Conversing
 from tiffin.app.credentials import PortCredentials, keep_fresh
 from tiffin.app.edges import public_edge
 from tiffin.app.kept import KeptAnswers
@@ -42,7 +43,6 @@ from tiffin.errors import ConfigInvalid, Unavailable
 from tiffin.gateway.account import Accounts
 from tiffin.gateway.authenticate import Authentication
 from tiffin.gateway.cache.replay import ReplayCache
-from tiffin.gateway.conversations import MemoryConversations
 from tiffin.gateway.facts import Facts
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.idempotency.finish import Finishing
@@ -92,7 +92,7 @@ class Gateway:
         self.admission = self.limiting.admission
         self.odd_keys = OddKeys(self.data, boot.name, self.admission.watch, self.clock)
         self.guards = Guards()
-        self.conversations = MemoryConversations(self.clock)
+        self.conversing = Conversing(boot, self.data, self.clock)
         self.outbox = LoopOutbox(asyncio.get_running_loop())
         self.pool = Pool(
             partial(connect, outbox=self.outbox),
@@ -158,6 +158,7 @@ class Gateway:
             asyncio.create_task(self.pool.probe_for_ever()),
             asyncio.create_task(self.kept.keep()),
             asyncio.create_task(self.answers.keep()),
+            asyncio.create_task(self.conversing.keep()),
             asyncio.create_task(self._drain()),
         ]
         if self.credentials is not None:
@@ -183,6 +184,7 @@ class Gateway:
         self.journal.shut()
         self.kept.shut()
         self.answers.shut()
+        self.conversing.shut()
         self.meter.close()
 
     def _edge(self) -> Edge:
@@ -218,7 +220,7 @@ class Gateway:
             ),
             listings=listings,
             open_metrics=is_loopback(server.host),
-            responses=ResponsePages(self.conversations),
+            responses=ResponsePages(self.conversing.kept),
             tensors=TensorPages(
                 Sources(
                     snapshot=self.snapshot,
@@ -232,7 +234,7 @@ class Gateway:
             ),
             max_body_bytes=server.max_body_bytes,
         )
-        dialect = ResponsesDialect(self.conversations, self._tenant_of, self.clock)
+        dialect = ResponsesDialect(self.conversing.kept, self._tenant_of, self.clock)
         site = PublicSite(self.finishing, all_operations(dialect), desk)
         return public_edge(site, server, answer_error, self.outbox)
 

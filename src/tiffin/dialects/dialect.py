@@ -4,7 +4,7 @@ A dialect is pure: bytes in, typed values out, no I/O. One value a request carri
 depends on the protocol (`Asked`), and one value an attempt reads the reply on its way (`Reading`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -147,10 +147,10 @@ class Asked(Protocol):
         """A reader of one attempt's stream."""
         ...
 
-    def settle(self) -> None:
+    def settle(self) -> Awaitable[None] | None:
         """The answer is whole, and whatever looks at answers let it pass: it goes to the client.
 
-        Only now may any of it be kept.
+        Only now may any of it be kept; what to await before it goes, where keeping takes anything.
         """
         ...
 

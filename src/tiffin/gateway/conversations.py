@@ -89,6 +89,12 @@ class MemoryConversations:
             del self._shelves[tenant]
         return True
 
+    async def fetch(self, tenant: str, name: str) -> None:
+        """There is no other gateway."""
+
+    def share(self, tenant: str, name: str) -> None:
+        """There is no other gateway."""
+
     def _drop_oldest(self, tenant: str) -> None:
         self.forget(tenant, next(iter(self._shelves[tenant].entries)))
 

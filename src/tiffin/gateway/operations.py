@@ -1,6 +1,6 @@
 """Which public path asks for what: its name in accounts, and the dialect that reads it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiffin.dialects.anthropic.counting import PATH as COUNT
@@ -24,12 +24,14 @@ from tiffin.dialects.openai.transcriptions import read_transcription
 class Operation:
     """What a request to a path is: its name in accounts and metrics, and its dialect.
 
-    `id_headers` are those that tell clients the request's id.
+    `id_headers` are those that tell clients the request's id. `fetch` is awaited before a body is
+    read, with the tenant whose it is, where something may have to be had from elsewhere first.
     """
 
     name: str
     dialect: Dialect
     id_headers: tuple[bytes, ...] = (b"x-request-id",)
+    fetch: Callable[[str, bytes], Awaitable[None]] | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,7 +66,9 @@ def all_operations(responses: ResponsesDialect | None = None) -> Operations:
 
     `responses` is there where conversations can be kept.
     """
-    keeping = {b"/v1/responses": Operation("responses", responses)} if responses else {}
+    keeping = {}
+    if responses is not None:
+        keeping[b"/v1/responses"] = Operation("responses", responses, fetch=responses.fetch)
     return Operations(
         {
             b"/v1/chat/completions": _text("chat", "chat", b"/v1/chat/completions"),

@@ -50,10 +50,12 @@ class Delivery:
             self.keep = bytearray()
         self.keep_at_most = max(self.keep_at_most, at_most)
 
-    def settle(self) -> None:
+    async def settle(self) -> None:
         """All of the answer is there, and may go out: what is to remain of it is kept now."""
         if self.asked is not None:
-            self.asked.settle()
+            keeping = self.asked.settle()
+            if keeping is not None:
+                await keeping
         if self.keeping is not None:
             self.keeping()
 
@@ -71,18 +73,18 @@ class Delivery:
 async def send_answer(delivery: Delivery, answer: Answer) -> None:
     """An answer at its commit point, whole or streamed."""
     if isinstance(answer, Whole):
-        send_whole(delivery, answer)
+        await send_whole(delivery, answer)
     else:
         await send_stream(delivery, answer)
 
 
-def send_whole(delivery: Delivery, answer: Whole) -> None:
+async def send_whole(delivery: Delivery, answer: Whole) -> None:
     """The whole answer."""
     delivery.account.status = 200
     if delivery.keep is not None:
         delivery.keep += answer.body[: delivery.keep_at_most + 1]
         delivery.kept_headers = answer.headers
-    delivery.settle()
+    await delivery.settle()
     delivery.exchange.respond(200, delivery.head(*answer.headers, *delivery.cost()), answer.body)
     delivery.account.content_sent()
 
@@ -98,7 +100,7 @@ async def send_stream(delivery: Delivery, answer: Begun) -> None:
             if delivery.keep is not None and len(delivery.keep) <= delivery.keep_at_most:
                 delivery.keep += out
             if reading.done and reading.error is None:
-                delivery.settle()
+                await delivery.settle()
             if out:
                 exchange.write(out)
                 account.streamed = True

@@ -71,6 +71,8 @@ class Walk:
                 check_endpoint(principal, operation.name)
                 body = await exchange.body(permit.caps.body_bytes(stages.max_body_bytes))
                 read_at = self._clock.monotonic()
+                if operation.fetch is not None:
+                    await operation.fetch(principal.tenant, body)
                 asked = delivery.asked = dialect.read(exchange, body)
                 account.meant_for(asked.end_user, exchange)
                 check_tools(principal, offered=asked.offers_tools)

@@ -139,6 +139,11 @@ def answer_cache(folder: DataFolder) -> Path:
     return folder.root / "cache.db"
 
 
+def responses(folder: DataFolder) -> Path:
+    """Responses that several gateways share, sealed."""
+    return folder.root / "responses.db"
+
+
 def spent(folder: DataFolder) -> Path:
     """What gateways charged to limits by the calendar, a file each."""
     return folder.root / "spent"

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import schemathesis
@@ -55,7 +55,7 @@ async def exchange_of(request: Request) -> FakeExchange:
     return exchange
 
 
-def guarded(answer: Callable[[FakeExchange, bytes], None]) -> Any:
+def guarded(answer: Callable[[FakeExchange, bytes], Awaitable[None]]) -> Any:
     """An endpoint that asks for the key, and tells errors."""
 
     async def endpoint(request: Request) -> Response:
@@ -63,7 +63,7 @@ def guarded(answer: Callable[[FakeExchange, bytes], None]) -> Any:
         try:
             if request.headers.get("authorization") != KEY:
                 raise Unauthenticated("no key")
-            answer(exchange, await request.body())
+            await answer(exchange, await request.body())
         except TiffinError as error:
             if BEYOND_SCHEMAS.search(error.message):
                 error = ModelNotFound("no model could answer this")
@@ -75,7 +75,7 @@ def guarded(answer: Callable[[FakeExchange, bytes], None]) -> Any:
 
 
 def by(read: Read, reply: Told) -> Any:
-    def answer(exchange: FakeExchange, body: bytes) -> None:
+    async def answer(exchange: FakeExchange, body: bytes) -> None:
         asked = read(exchange, body)
         asked.check(PLAN)
         headers, answer = asked.whole(reply, LOCAL)[:2]

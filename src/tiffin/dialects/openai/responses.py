@@ -1,6 +1,7 @@
 """OpenAI's Responses API as a dialect of the walk: its requests become chats, and answers back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,11 @@ class _Output(msgspec.Struct):
     output: list[InputItem]
 
 
+class _Continued(msgspec.Struct):
+    previous_response_id: str | None = None
+
+
+_CONTINUED = msgspec.json.Decoder(_Continued)
 _OUTPUTS = msgspec.json.Decoder(_Output)
 
 
@@ -53,6 +59,17 @@ class ResponsesDialect:
         self._conversations = conversations
         self._tenant_of = tenant_of
         self._clock = clock
+
+    async def fetch(self, tenant: str, body: bytes) -> None:
+        """Have here what `read` will look for, where another gateway keeps it.
+
+        Raises `Unavailable`; a body that can't be read is for `read` to refuse.
+        """
+        if b'"previous_response_id"' in body:
+            with suppress(msgspec.DecodeError):
+                previous = _CONTINUED.decode(body).previous_response_id
+                if previous is not None:
+                    await self._conversations.fetch(tenant, previous)
 
     def read(self, exchange: Exchange, body: bytes) -> "ResponsesAsked":
         """The request that a body spells, with what it continues.
@@ -76,8 +93,8 @@ class ResponsesDialect:
         kept = self._conversations.find(tenant, previous)
         if kept is None:
             raise PreviousResponseNotFound(
-                f"there is no response '{previous}' to continue: responses are kept in memory, for"
-                " a while, and with 'store': false not at all",
+                f"there is no response '{previous}' to continue: responses are kept for a while,"
+                " and with 'store': false not at all",
                 param="previous_response_id",
             )
         answered = [completed(item) for item in _OUTPUTS.decode(kept.response).output]
@@ -180,10 +197,13 @@ class ResponsesAsked:
         telling = ResponseTelling(self._form, self._finish, store=self._store)
         return ChatReading(scanner, telling)
 
-    def settle(self) -> None:
+    def settle(self) -> Awaitable[None] | None:
         """Keep the response where that is asked for; before its client can ask for it."""
-        if self._finished is not None:
-            self._shelf.conversations.keep(self._shelf.tenant, self._form.id, self._finished)
+        if self._finished is None:
+            return None
+        conversations, tenant = self._shelf.conversations, self._shelf.tenant
+        conversations.keep(tenant, self._form.id, self._finished)
+        return conversations.share(tenant, self._form.id)
 
     def answer_text(self, body: bytes) -> str:
         """All words of the answer: a stream's last event has the whole of it."""
