@@ -23,6 +23,7 @@ from tiffin.app.clock import SystemClock
 from tiffin.dialects.dialect import Asked, Extent
 from tiffin.gateway.account import Account, Accounts
 from tiffin.gateway.admit import Admission
+from tiffin.gateway.limits.counts import Counts
 from tiffin.gateway.limits.needs import Claim
 from tiffin.telemetry.events import Closed, Opened
 from tiffin.telemetry.metrics import Meter
@@ -102,10 +103,12 @@ class Request:
 class Desk:
     """Limits of a tenant `t`, and keys without limits of their own."""
 
-    def __init__(self, folder: Path, limits: Limits, keys: int) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits, keys: int, counts: Counts | None = None
+    ) -> None:
         clock = SystemClock()
         self.spent = SpentFile(folder, "bench", clock.now_ns())
-        self.admission = Admission(clock, MANY, self.spent)
+        self.admission = Admission(clock, MANY, self.spent, counts=counts)
         self.accounts = Accounts(Nobody(), Meter("bench", "e"), clock)
         self.exchange = FakeExchange(b"POST", b"/")
         self.principals = [Principal(tenant="t", key=f"k{n}") for n in range(keys)]

@@ -29,9 +29,13 @@ class KeptAnswers:
         )
         sealer = LaterVault(vault(data), boot.server.vault)
         self.register = Register(self._log, sealer, clock, bounds_of(settings))
-        self._keys = meter.gauge("tiffin_idempotency_keys", "Idempotency keys that are remembered")
+        self._keys = meter.gauge(
+            "tiffin_idempotency_keys", "Idempotency keys that are remembered", alike=True
+        )
         self._bytes = meter.gauge(
-            "tiffin_idempotency_bytes", "What they and their answers count for, with what runs"
+            "tiffin_idempotency_bytes",
+            "What they and their answers count for, with what runs",
+            alike=True,
         )
 
     async def keep(self) -> None:

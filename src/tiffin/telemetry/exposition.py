@@ -83,7 +83,8 @@ class Collector:
 
 
 def merged(groups: Sequence[Sequence[FamilyState]]) -> tuple[FamilyState, ...]:
-    """Families added up by name and labels; of two shapes of one name the later counts.
+    """Families added up by name and labels, of those that are alike the largest; of two shapes of
+    one name the later counts.
 
     Series over the bound share the one that is called `_other`.
     """
@@ -127,8 +128,9 @@ def _add(into: dict[Labels, Numbers], family: FamilyState) -> None:
         if labels not in into and len(into) >= MAX_SERIES:
             labels = (OTHER,) * len(labels)
         known = into.get(labels)
+        join = max if family.alike else sum
         into[labels] = (
-            numbers if known is None else tuple(map(sum, zip(known, numbers, strict=True)))
+            numbers if known is None else tuple(map(join, zip(known, numbers, strict=True)))
         )
 
 

@@ -36,13 +36,15 @@ class SeriesState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FamilyState(msgspec.Struct, frozen=True, kw_only=True):
-    """All series of one name; `kind` is `counter`, `gauge` or `histogram`."""
+    """All series of one name; `kind` is `counter`, `gauge` or `histogram`. Of a gauge that is
+    `alike` each process says the same of what they share: the largest counts, not the sum."""
 
     name: str
     kind: str
     help: str
     labels: Labels = ()
     buckets: tuple[float, ...] = ()
+    alike: bool = False
     series: tuple[SeriesState, ...] = ()
 
 
@@ -197,9 +199,9 @@ class Meter:
         shape = FamilyState(name=name, kind="counter", help=help, labels=labels)
         return self._add(Counter, shape, Number)
 
-    def gauge(self, name: str, help: str, labels: Labels = ()) -> Gauge:
-        """A gauge."""
-        shape = FamilyState(name=name, kind="gauge", help=help, labels=labels)
+    def gauge(self, name: str, help: str, labels: Labels = (), *, alike: bool = False) -> Gauge:
+        """A gauge; `alike` where it is about what all processes share."""
+        shape = FamilyState(name=name, kind="gauge", help=help, labels=labels, alike=alike)
         return self._add(Gauge, shape, Number)
 
     def histogram(

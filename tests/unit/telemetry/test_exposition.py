@@ -21,11 +21,13 @@ class Process:
         self.requests = self.meter.counter("requests_total", "Requests", ("model",))
         self.seconds = self.meter.histogram("seconds", "Time", ("model",), (0.1, 1.0))
         self.running = self.meter.gauge("running", "Running now")
+        self.known = self.meter.gauge("known", "Keys that all know", alike=True)
 
     def work(self, model: str = "chat", seconds: float = 0.5) -> None:
         self.requests.add((model,))
         self.seconds.observe((model,), seconds)
         self.running.inc()
+        self.known.set(7)
         self.meter.write(self.path)
 
     def die(self) -> None:
@@ -44,6 +46,7 @@ def test_living_processes_add_up(tmp_path: Path) -> None:
     seen = shown(tmp_path)
     assert seen['requests_total{model="chat"}'] == 2
     assert seen["running"] == 2
+    assert seen["known"] == 7
 
 
 def test_the_dead_leave_their_counts_and_not_their_gauges(tmp_path: Path) -> None:

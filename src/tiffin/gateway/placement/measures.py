@@ -25,6 +25,7 @@ class Measures:
             "tiffin_upstream_state",
             "Whether an upstream is called: 0, or 2 where it is left alone, 1 where one tries it",
             ("model",),
+            alike=True,
         )
         self._openings = meter.counter(
             "tiffin_upstream_openings_total",
@@ -40,6 +41,7 @@ class Measures:
             "tiffin_place_ready",
             "Whether a replica gets requests: 1, or 0 where it isn't ready or is set aside",
             ("model", "replica"),
+            alike=True,
         )
         self._held = meter.gauge(
             "tiffin_requests_held", "Requests that wait for their model to be loaded", ("model",)
