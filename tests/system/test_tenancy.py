@@ -115,7 +115,7 @@ def test_a_change_is_in_force_within_a_second(office: Office) -> None:
 
 def test_a_rotated_key_has_two_secrets_for_a_while(office: Office) -> None:
     old = office.key("web")
-    new = office.done("POST", f"{office.path}/keys/web/rotate", overlap_s=1.5)["secret"]
+    new = office.done("POST", f"{office.path}/keys/web/rotate", overlap_s=3.0)["secret"]
     office.until_status(new, 200)
     assert office.chat(old).status_code == 200
     office.until_status(old, 401)

@@ -208,9 +208,13 @@ def test_what_is_wrong_is_said_in_the_protocols_shape(server: Server, fake: Fake
     assert post("/v2/repository/index", b"[1]")[0] == 400
     refused = server.http.get(path)
     assert (refused.status_code, refused.json().keys()) == (405, {"error"})
+    ready = "/v2/models/twice/ready"  # what is known of it holds for a moment
     fake.ready = False
-    refused = server.http.get("/v2/models/twice/ready")
-    fake.ready = True
+    try:
+        refused = until(lambda: r if not (r := server.http.get(ready)).is_success else None)
+    finally:
+        fake.ready = True
+        until(lambda: server.http.get(ready).is_success, what=server.explain)
     assert (refused.status_code, "at its server" in refused.text) == (503, True)
 
 

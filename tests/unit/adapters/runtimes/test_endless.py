@@ -126,6 +126,6 @@ def test_a_place_without_an_answer_is_told_exactly_where_there_is_one(
 def test_a_long_chain_costs_little() -> None:
     defs = {f"n{at}": thing("a", a={"$ref": f"#/$defs/n{at + 1}"}) for at in range(2000)}
     schema = thing("a", a={"$ref": "#/$defs/n0"}) | {"$defs": {**defs, "n2000": INTEGER}}
-    began = time.perf_counter()
+    began = time.process_time()
     assert found(schema) == ""
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1

@@ -144,10 +144,10 @@ def test_what_cannot_be_enforced_is_refused_by_name(schema: Schema, word: str) -
     ],
 )
 def test_hostile_schemas_are_refused_fast(schema: Schema) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(SchemaViolation):
         GRAMMARS.compile(schema, PARAM)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_an_answer_is_told_from_what_is_none(schema: Schema, fits: str, doesnt: 
     "pattern", ["(((a{9}){9}){9}){9}" * 50, "(a*)*" * 100, ".*" * 200, "(a|b)*a(a|b){300}"]
 )
 def test_an_expensive_pattern_costs_little(pattern: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     accepts({"type": "string", "pattern": pattern}, '"' + "a" * 1000 + '"')
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_an_answer_may_come_in_any_pieces() -> None:
