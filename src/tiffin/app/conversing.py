@@ -21,21 +21,28 @@ class Conversing:
     """The responses of one gateway, from its start to its end."""
 
     def __init__(self, boot: Boot, data: DataFolder, clock: Clock) -> None:
+        self._path = responses(data)
         self._shared: SharedConversations | None = None
         self._store: SqliteCacheStore | None = None
         if boot.server.gateways == 1:
             self.kept: Conversations = MemoryConversations(clock)
             return
         room = StoreRoom(entries=ENTRIES, bytes=Room().all_bytes)
-        self._store = SqliteCacheStore(responses(data), room)
+        self._store = SqliteCacheStore(self._path, room)
         sealer = LaterVault(vault(data), boot.server.vault)
         self.kept = self._shared = SharedConversations(Shelf(clock, self._store, sealer))
 
     async def keep(self) -> None:
-        """Let go of what is too old, until cancelled."""
+        """Let go of what is too old, until cancelled; of everything that several gateways left."""
+        if self._shared is None:
+            await asyncio.to_thread(self._remove)
         while self._shared is not None:
             await asyncio.sleep(TEND_EVERY_S)
             await self._shared.expire()
+
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def shut(self) -> None:
         """Nothing is looked up or kept after."""

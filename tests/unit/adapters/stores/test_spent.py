@@ -142,3 +142,15 @@ def test_a_folder_that_can_not_be_written_is_tried_again(tmp_path: Path) -> None
 def test_a_file_that_makes_no_sense_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / "x.spent").write_bytes(b"\xff" * 5000)
     assert others(spent(tmp_path, "a")) == 0
+
+
+def test_who_comes_later_is_seen_too(tmp_path: Path) -> None:
+    first = spent(tmp_path, "a")
+    second = spent(tmp_path, "b")
+    second.record("shop").write(MAY, 4)
+    assert others(first) == 0
+    first.look()
+    assert others(first) == 4
+    second.record("shop").write(MAY, 6)
+    first.look()
+    assert others(first) == 6
