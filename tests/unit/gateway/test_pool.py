@@ -19,6 +19,7 @@ from tiffin.errors import (
 from tiffin.gateway.placement.measures import Measures
 from tiffin.gateway.placement.place import Place
 from tiffin.gateway.pool import NoOutlook, Pool, probe
+from tiffin.gateway.share import Share
 from tiffin.gateway.station import Station
 from tiffin.ports.backend import Call, Reply
 from tiffin.telemetry.metrics import Meter
@@ -250,3 +251,13 @@ async def test_stations_of_vanished_targets_are_closed() -> None:
     pool.adopt(snapshot(target()))
     pool.adopt(snapshot(target(model="other")))
     assert [b.closed for b in backends] == [True, False]
+
+
+@pytest.mark.parametrize(("most", "shares"), [(5, [3, 2]), (1, [1, 1])])
+async def test_gateways_divide_what_an_upstream_takes_at_once(most: int, shares: list[int]) -> None:
+    wanted = target(max_concurrency=most)
+    for ordinal, share in enumerate(shares):
+        pool = Pool(lambda *_: FakeBackend(), share=Share(ordinal, len(shares)))
+        pool.adopt(snapshot(wanted))
+        station = pool.station(wanted)
+        assert [station.took() for _ in range(share + 1)] == [*[True] * share, False]
