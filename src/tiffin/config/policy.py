@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tiffin.config.models import Model, OnnxModel, PythonModel, RemoteModel
-from tiffin.config.schema import Config
+from tiffin.config.schema import Config, Route
 from tiffin.config.shape import Problem
 from tiffin.config.tenants import place_of_key
 from tiffin.types.budgets import with_budgets
@@ -24,6 +24,19 @@ def effective(config: Config) -> Iterator[str]:
         yield from (f"{where}: {in_words(rule, currency)}" for rule in rules_of(limits))
         for of, most in said(limits.per_request).items():
             yield f"{where}: at most {most} {of.replace('_', ' ')} in each request"
+    for name, route in config.routes.items():
+        yield f"routes.{name}: {tries_in_words(route)}"
+
+
+def tries_in_words(route: Route) -> str:
+    """How many calls a request by a route's name may cost, and which come when."""
+    told = f"at most {route.attempts} calls for each request, to {', then '.join(route.models)}"
+    if route.hedge.after_ms:
+        told += (
+            f"; a second beside the first after {route.hedge.after_ms:g} ms, for no more than"
+            f" {route.hedge.most * 100:g} % of requests"
+        )
+    return told
 
 
 def in_words(rule: Rule, currency: str = "") -> str:

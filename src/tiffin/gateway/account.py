@@ -113,6 +113,7 @@ class Accounts:
 class Account:
     """What one request came to. Times are seconds of the monotonic clock where not `_ns`.
 
+    `fallback` is which target answers where it isn't the plan's first, else empty.
     Once it is closed, `cost_pico` is what its tenant pays, and `usage` is as far as it is known.
     """
 
@@ -125,6 +126,7 @@ class Account:
         "end_user",
         "endpoint",
         "error",
+        "fallback",
         "first_at",
         "id",
         "kept_inputs",
@@ -153,6 +155,7 @@ class Account:
         self.status = 0
         self.error: TiffinError | None = None
         self.cache = ""
+        self.fallback = ""
         self.kept_inputs = 0
         self.streamed = False
         self.first_at = 0.0
@@ -177,6 +180,7 @@ class Account:
         """What work came to is this request's, and that what was done `beside` it was in vain."""
         self.charge, self.attempts = work.charge, work.attempts
         self.usage, self.revision = work.usage, work.revision
+        self.fallback = work.fallback
         if beside is not None:
             self.charge.beside(beside.charge, beside.usage, self._accounts.clock.monotonic())
             tries = sorted([*self.attempts, *beside.attempts], key=lambda one: one.started_ns)

@@ -17,7 +17,7 @@ from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.placement.choice import Reason
 from tiffin.gateway.placement.place import Place
 from tiffin.gateway.pool import Pool
-from tiffin.gateway.retries import is_the_targets, may_come_again, rule_of, wait_s
+from tiffin.gateway.retries import another_may, is_the_targets, may_come_again, rule_of, wait_s
 from tiffin.gateway.run import Answer, Run
 from tiffin.ports.clock import Clock
 from tiffin.types.snapshot import Target
@@ -66,6 +66,7 @@ class Attempts:
     async def __aenter__(self) -> Answer:
         turns = deque(map(Turn, self._run.plan.targets))
         failures: list[str] = []
+        told: TiffinError | None = None
         while turns:
             turn = turns.popleft()
             if turn.failed:
@@ -75,8 +76,10 @@ class Attempts:
             except TiffinError as error:
                 attempt = await self._leave(error)
                 failures.append(f"{turn.target.model}: {error.message}")
-                if not is_the_targets(error):
+                if not another_may(error):
                     raise
+                if told is None or is_the_targets(error):
+                    told = error
                 if self._elsewhere(attempt, error):
                     turns.appendleft(turn)
                 else:
@@ -87,7 +90,7 @@ class Attempts:
                 if last and len(set(failures)) == 1:
                     raise
                 if last:
-                    raise _of_all(error, failures) from error
+                    raise _of_all(told, failures) from error
             except BaseException as error:
                 await self._leave(error)
                 raise
@@ -110,6 +113,7 @@ class Attempts:
         answer = await attempt.answer(self._tried)
         self._heed(attempt)
         attempt.committed = True
+        account.fallback = "" if target is run.plan.targets[0] else target.model
         if target.kind == "remote":
             attempt.judge(None)  # a stream may last: whoever waits to try it needn't wait for that
         return answer
@@ -154,6 +158,8 @@ class Attempts:
         """Whether the same target may do better at another try, at another of its places."""
         if attempt is None or attempt.place is None:
             return False
+        if not is_the_targets(error):
+            return False  # too long for the model, wherever that is
         if isinstance(error, Rejected) and not self._warm:
             return False  # a refusal of the place that had least to do is one of all
         target = attempt.target
@@ -178,6 +184,6 @@ class Attempts:
 
 
 def _of_all(error: TiffinError, failures: list[str]) -> TiffinError:
-    """The last target's error, telling of those before it too."""
+    """The last error that was a target's, else the first, telling of the others too."""
     message = "every try failed: " + "; ".join(failures)
     return type(error)(message, retry_after=error.retry_after, param=error.param)

@@ -11,7 +11,7 @@ import msgspec
 from tiffin.errors import TiffinError
 from tiffin.gateway.account import Account
 from tiffin.gateway.attempts import Attempts
-from tiffin.gateway.retries import is_the_targets
+from tiffin.gateway.retries import another_may
 from tiffin.gateway.run import Answer, Run
 from tiffin.telemetry.metrics import Counter
 from tiffin.types.snapshot import Plan
@@ -139,10 +139,12 @@ class Hedged:
                 await side.end()
         other = next((side.account for side in self._sides if side is not taken), None)
         self._account.take(taken.account, beside=other)
+        if taken is not self._sides[0]:
+            self._account.fallback = taken.account.charge.target
         self._run.due = taken.run.due
         if other is not None:
             self._shares.told(self._run.plan, won=taken is not self._sides[0])
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, TiffinError) and is_the_targets(error)
+    return isinstance(error, TiffinError) and another_may(error)

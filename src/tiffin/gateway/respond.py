@@ -13,6 +13,7 @@ from tiffin.ports.exchange import Exchange, Headers
 
 JSON = (b"content-type", b"application/json")
 EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
+FALLBACK = b"x-tiffin-fallback"
 NO_STORE = (b"cache-control", b"no-cache")
 
 
@@ -64,6 +65,11 @@ class Delivery:
         took = (b"openai-processing-ms", b"%d" % self.account.elapsed_ms())
         return [*first, took, *self.headers]
 
+    def marks(self) -> Headers:
+        """Who answers, where that isn't the plan's first target: part of what the answer is."""
+        other = self.account.fallback
+        return [(FALLBACK, other.encode())] if other else []
+
     def cost(self) -> Headers:
         """What a whole answer costs, as a header; none where nothing has a price."""
         cost = self.account.charge.told(self.account.used())
@@ -81,11 +87,12 @@ async def send_answer(delivery: Delivery, answer: Answer) -> None:
 async def send_whole(delivery: Delivery, answer: Whole) -> None:
     """The whole answer."""
     delivery.account.status = 200
+    headers = [*answer.headers, *delivery.marks()]
     if delivery.keep is not None:
         delivery.keep += answer.body[: delivery.keep_at_most + 1]
-        delivery.kept_headers = answer.headers
+        delivery.kept_headers = headers
     await delivery.settle()
-    delivery.exchange.respond(200, delivery.head(*answer.headers, *delivery.cost()), answer.body)
+    delivery.exchange.respond(200, delivery.head(*headers, *delivery.cost()), answer.body)
     delivery.account.content_sent()
 
 
@@ -93,7 +100,8 @@ async def send_stream(delivery: Delivery, answer: Begun) -> None:
     """The answer's events as they come; raises `UpstreamFailed` where it breaks off."""
     exchange, account, reading = delivery.exchange, delivery.account, answer.reading
     account.status = 200
-    exchange.begin(200, delivery.head(EVENTS, NO_STORE))
+    delivery.kept_headers = marks = delivery.marks()
+    exchange.begin(200, delivery.head(EVENTS, NO_STORE, *marks))
     out = answer.first
     try:
         while True:
@@ -129,7 +137,7 @@ def send_kept(delivery: Delivery, kept: Kept, mark: tuple[bytes, bytes]) -> None
     if delivery.keeping is not None:
         delivery.keeping()
     if kept.streaming:
-        exchange.begin(kept.status, delivery.head(EVENTS, NO_STORE, mark))
+        exchange.begin(kept.status, delivery.head(EVENTS, NO_STORE, *kept.headers, mark))
         exchange.write(kept.body)
         exchange.finish()
     else:

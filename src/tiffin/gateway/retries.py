@@ -7,7 +7,13 @@ and another of its places takes over where one goes.
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tiffin.errors import Rejected, RunFailed, TiffinError, UpstreamUnavailable
+from tiffin.errors import (
+    ContextLengthExceeded,
+    Rejected,
+    RunFailed,
+    TiffinError,
+    UpstreamUnavailable,
+)
 
 FIRST_WAIT_S: Final = 0.5
 MAX_WAIT_S: Final = 5.0
@@ -82,6 +88,11 @@ def rule_of(phase: Phase, status: int) -> Rule:
 def is_the_targets(error: TiffinError) -> bool:
     """Whether it is the target that failed, so that another may do better."""
     return error.retryable or isinstance(error, RunFailed)
+
+
+def another_may(error: TiffinError) -> bool:
+    """Whether another target may do better: also one with a longer context."""
+    return is_the_targets(error) or isinstance(error, ContextLengthExceeded)
 
 
 def may_come_again(error: TiffinError, phase: Phase, status: int) -> bool:

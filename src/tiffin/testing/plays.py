@@ -32,14 +32,16 @@ class Play:
     connection, `reset` breaks it, `stall` says nothing more and leaves it open, `bad` sends what is
     no JSON (before the head: no HTTP), `error` sends an error event (before the head: status 500).
 
-    `usage` is what it says it took, None says nothing; with `usage_early` a stream says it beside a
-    word too. `done` is whether a stream ends in `[DONE]`, `length` by how many bytes a whole answer
-    is longer (or shorter) than its head says. Once it is over, a connection that is `half_open`
-    swallows further requests as if nobody were there; one that isn't `kept` is closed.
+    An error of `status` says this `code`. `usage` is what it says it took, None says nothing; with
+    `usage_early` a stream says it beside a word too. `done` is whether a stream ends in `[DONE]`,
+    `length` by how many bytes a whole answer is longer (or shorter) than its head says. Once it is
+    over, a connection that is `half_open` swallows further requests as if nobody were there; one
+    that isn't `kept` is closed.
     """
 
     words: int = 3
     status: int = 200
+    code: str | None = None
     retry_after: float | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     head_s: float = 0.0
@@ -107,7 +109,7 @@ def steps(play: Play, seen: Seen) -> Iterator[Step]:
     if play.fault is not None and play.after is None:
         yield from _before_the_head(play.fault)
     elif play.status >= 300:
-        yield _whole(play, _error(play.status))
+        yield _whole(play, _error(play.status, play.code))
     elif seen.json.get("stream"):
         yield from _stream(play, seen)
     else:
@@ -200,8 +202,8 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def _error(status: int) -> bytes:
-    told = {"message": f"status {status}", "type": "server_error", "param": None, "code": None}
+def _error(status: int, code: str | None = None) -> bytes:
+    told = {"message": f"status {status}", "type": "server_error", "param": None, "code": code}
     return json.dumps({"error": told}).encode()
 
 

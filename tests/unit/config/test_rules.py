@@ -6,6 +6,7 @@ import pytest
 
 from tiffin.config.load import load_text
 from tiffin.config.models import RemoteModel
+from tiffin.config.policy import effective
 from tiffin.config.schema import Config
 from tiffin.errors import ConfigInvalid
 
@@ -205,3 +206,11 @@ def test_a_region_that_the_address_contradicts_is_refused(text: str, where: str)
     with pytest.raises(ConfigInvalid) as refused:
         config(text)
     assert refused.value.where == where
+
+
+def test_what_the_tries_of_a_route_come_to_is_told() -> None:
+    route = "[routes.q]\nmodels=['m', 'n']\nattempts=4\n"
+    told = "routes.q: at most 4 calls for each request, to m, then n"
+    assert told in list(effective(config(ECHO + route)))
+    hedged = f"{told}; a second beside the first after 800 ms, for no more than 5 % of requests"
+    assert hedged in list(effective(config(f"{ECHO}{route}[routes.q.hedge]\nafter_ms=800")))

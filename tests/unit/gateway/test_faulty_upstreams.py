@@ -19,6 +19,7 @@ FAILING = [
     *[Play(fault=fault) for fault in ("cut", "reset", "bad", "error")],
     *[Play(status=status) for status in (408, 409, 425, 429, 500, 502, 503, 504, 529)],
 ]
+TOO_LONG = Play(status=400, code="context_length_exceeded")
 NEVER_MIND = [Play(status=status) for status in (301, 401, 404, 418, 501)]
 
 
@@ -239,7 +240,7 @@ def test_a_connection_that_was_kept_and_is_closed_costs_a_try_and_no_time() -> N
 def plays() -> Iterator[Play]:
     yield from FAILING + NEVER_MIND
     yield from (Play(), Play(words=1), Play(usage=None), Play(done=False), Play(half_open=True))
-    yield from (Play(length=1), Play(length=-1), Play(kept=False), Play(status=400))
+    yield from (Play(length=1), Play(length=-1), Play(kept=False), Play(status=400), TOO_LONG)
     for fault in ("cut", "reset", "stall", "bad", "error"):
         yield from (Play(fault=fault, after=0), Play(fault=fault, after=2))
 

@@ -86,7 +86,7 @@ class WholeCourse:
         return msgspec.structs.replace(
             kept,
             body=body,
-            headers=kept.headers or [JSON],
+            headers=[] if asked.streaming else kept.headers or [JSON],
             streaming=asked.streaming,
             form=asked.cached_as,
         )

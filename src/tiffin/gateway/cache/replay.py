@@ -116,6 +116,7 @@ class LookUp:
             self._tell(flight)
             send_kept(delivery, flight.kept, (MARK, result.encode()))
             return None
+        account.fallback = flight.work.fallback
         if seat.pays:
             self._cache.mark(self.run, delivery, flight.course.result)
             self._tell(flight)

@@ -125,7 +125,7 @@ class Hold:
         return KeptAnswer(
             request=delivery.account.id,
             status=delivery.account.status,
-            headers=[] if streaming else delivery.kept_headers or [],
+            headers=delivery.kept_headers or [],
             body=body,
             streaming=streaming,
         )

@@ -72,9 +72,9 @@ class OpenVault:
 class Counter:
     """A shop whose requests may have keys; it can open again on the same folder."""
 
-    def __init__(self, folder: Path, *scripts: Script, **plan: Any) -> None:
+    def __init__(self, folder: Path, *scripts: Script, targets: int = 1, **plan: Any) -> None:
         self.backend = ScriptedBackend(*scripts)
-        self.shop = Shop(self.backend, **plan)
+        self.shop = Shop(*[self.backend] * targets, **plan)
         self.clock = FakeClock()
         self.vault = OpenVault()
         self.finishing = Finishing(self.shop.walk)
@@ -141,6 +141,17 @@ async def test_the_same_request_again_is_the_same_answer_and_costs_nothing(
     assert (closed.outcome, closed.cache, closed.usage) == (Outcome.OK, "replayed", Usage())
     assert closed.attempts == []
     counter.shop.settled()
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+async def test_who_answered_is_told_again(make: Any, streaming: bool) -> None:
+    counter = make(
+        Script(fails=UpstreamFailed("no")), stream(*GOOD) if streaming else whole(), targets=2
+    )
+    for _ in range(2):
+        got = await counter.ask(stream=streaming)
+        assert (got.status, got.answer_headers.get(b"x-tiffin-fallback")) == (200, b"t1")
+    assert got.answer_headers[b"idempotency-replayed"] == b"true"
 
 
 async def test_it_is_answered_again_after_the_gateway_died_and_until_a_day_later(make: Any) -> None:

@@ -11,8 +11,8 @@ from tiffin.adapters.importers.litellm.report import Report
 MOST_TRIES: Final = 20
 ANY: Final = "*"
 OTHER_FALLBACKS: Final[Mapping[str, str]] = {
-    "context_window_fallbacks": "a prompt that is too long is refused with 400, and not tried at"
-    " another model; give clients the larger model's name",
+    "context_window_fallbacks": "a prompt that is too long for a model goes to the next one of its"
+    " route; put the larger model there",
     "content_policy_fallbacks": "a refusal for content is the answer; no other model is asked",
 }
 
