@@ -158,6 +158,24 @@ def test_what_an_upstream_says_is_judged_by_its_status(
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+        "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+        "input length and `max_tokens` exceed context limit: 174167 + 64000 > 200000",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+    ],
+)
+@pytest.mark.parametrize("nested", [True, False], ids=["nested", "bare"])
+def test_a_prompt_that_is_too_long_is_known_by_what_servers_say(message: str, nested: bool) -> None:
+    told = {"message": message, "type": "BadRequestError", "param": None, "code": 400}
+    body = {"error": told} if nested else {"object": "error", **told}
+    error = error_from_reply(400, json.dumps(body).encode(), trusted=False)
+    assert type(error) is ContextLengthExceeded
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b'{"error":"text"}', b'{"error":{"message":5}}', b"\xff"]
 )
 @pytest.mark.parametrize("trusted", [True, False])

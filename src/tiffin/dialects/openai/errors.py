@@ -4,6 +4,7 @@ Clients tell a 429 of pace from one of money by `code`: `rate_limit_exceeded` ma
 after the time that the headers say; `insufficient_quota` may not.
 """
 
+import re
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -130,6 +131,9 @@ class _Plain(msgspec.Struct):
 
 _READER = msgspec.json.Decoder(_BodyOnTheHop)
 _LINE = msgspec.json.Decoder(_Line)
+_BARE = msgspec.json.Decoder(_OnTheHop)
+# How servers say it that don't have OpenAI's code for it: vLLM, SGLang, llama.cpp, Anthropic.
+_TOO_LONG = re.compile(r"context (length|size|window|limit)|prompt is too long", re.IGNORECASE)
 _PLAIN = msgspec.json.Decoder(_Plain)
 # Several slugs share a wire code; the most general of them is read back.
 _BY_CODE = {
@@ -187,8 +191,7 @@ def error_from_reply(
         return error
     message = f"the upstream said: {told.message[:MAX_FOREIGN_MESSAGE]}"
     if status in (400, 413, 422):
-        too_long = told.code == ContextLengthExceeded.slug
-        kind = ContextLengthExceeded if too_long else InvalidRequest
+        kind = ContextLengthExceeded if _is_too_long(told) else InvalidRequest
         return kind(message, param=told.param)
     if status in (408, 409, 425, 429, 503):
         return UpstreamUnavailable(
@@ -217,4 +220,12 @@ def _read(body: bytes) -> _OnTheHop:
         plain = _PLAIN.decode(body)
         if said := plain.message or plain.spelled:
             return _OnTheHop(said)
+    with suppress(msgspec.DecodeError):
+        if (bare := _BARE.decode(body)).message:  # as vLLM and SGLang tell theirs
+            return bare
     return _OnTheHop("it gave no reason")
+
+
+def _is_too_long(told: _OnTheHop) -> bool:
+    """Whether what was sent doesn't fit the model's context."""
+    return told.code == ContextLengthExceeded.slug or bool(_TOO_LONG.search(told.message))
