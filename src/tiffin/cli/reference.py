@@ -68,7 +68,7 @@ PARTS: tuple[tuple[type[msgspec.Struct], str, str], ...] = (
     (models.RemoteModel, '[models.NAME] with runtime = "remote"', "models.cloud"),
     (remote.UpstreamKey, "[[models.NAME.keys]]", "models.cloud.keys"),
     (models.RulesModel, '[models.NAME] with runtime = "rules"', "models.sorry"),
-    (models.Rule, "[[models.NAME.rules]]", "models.sorry.rules"),
+    (models.AnswerRule, "[[models.NAME.rules]]", "models.sorry.rules"),
     (models.EchoModel, '[models.NAME] with runtime = "echo"', "models.parrot"),
     (schema.Route, "[routes.NAME]", "routes.best"),
     (schema.Hedge, "[routes.NAME.hedge]", "routes.best.hedge"),

@@ -289,7 +289,7 @@ class LaunchedModel(
     load_timeout_s: Seconds = 900.0
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AnswerRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[[models.NAME.rules]]`: says `answer` to a message with all of these `words` in it."""
 
     words: Annotated[list[Text], Meta(min_length=1)]
@@ -312,7 +312,7 @@ class RulesModel(
     """
 
     answer: Text
-    rules: list[Rule] = []
+    rules: list[AnswerRule] = []
     context: Positive = 1_048_576
     slots: Positive = 64
     queue: Count = 256

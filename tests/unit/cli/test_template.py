@@ -46,6 +46,7 @@ SHOWN_AS_SECTIONS = {
     "decision",
     "steps",
     "semantic",
+    "hedge",
     "slo",
     "cache",
     "revisions",

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiffin.adapters.runtimes.rules import RulesRuntime
-from tiffin.config.models import Rule, RulesModel
+from tiffin.config.models import AnswerRule, RulesModel
 from tiffin.errors import InvalidRequest, UnsupportedParameter
 from tiffin.ports.text_runtime import Delta
 from tiffin.types.snapshot import Deployment
 from tiffin.types.text import ChatRequest, CompletionRequest, Message, ResponseFormat
 
 RULES = [
-    Rule(words=["refund", "late"], answer="Refunds take three days."),
-    Rule(words=["refund"], answer="Ask for a refund at the desk."),
-    Rule(words=["पैसे"], answer="पैसे तीन दिन में आते हैं।"),
+    AnswerRule(words=["refund", "late"], answer="Refunds take three days."),
+    AnswerRule(words=["refund"], answer="Ask for a refund at the desk."),
+    AnswerRule(words=["पैसे"], answer="पैसे तीन दिन में आते हैं।"),
 ]
 
 
