@@ -1,5 +1,6 @@
 """A real `tiffin serve` in its own data folder, and ways to look at it and to hurt it."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -199,6 +200,15 @@ class Server:
                     found.append(int(entry.name))
             except OSError:
                 continue
+        return found
+
+    def written(self) -> dict[Path, bytes]:
+        """What lies in the data folder; what is gone again by the time it is read isn't in it."""
+        found = {}
+        for path in self.folder.root.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    found[path] = path.read_bytes()
         return found
 
     def _serves(self, pid: int) -> bool:

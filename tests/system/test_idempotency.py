@@ -151,11 +151,9 @@ def id_of(reply: httpx.Response) -> str:
 
 def readable(server: Server, *secrets: str) -> list[str]:
     """The files of the data folder that have one of these in them."""
-    files = [path for path in server.folder.root.rglob("*") if path.is_file()]
     return [
         str(path)
-        for path in files
-        for content in [path.read_bytes()]
+        for path, content in server.written().items()
         if any(secret.encode() in content for secret in secrets)
     ]
 
