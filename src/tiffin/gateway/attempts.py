@@ -34,8 +34,9 @@ class Turn(NamedTuple):
 class Attempts:
     """Entering finds an answer or raises the reason there is none; leaving stops the work.
 
-    Every target of the plan has its turn before any has another one; what failed in a way that may
-    pass comes again, after a while, where the budget and the deadline leave room for it.
+    Every target of the plan has its turn before any has another one, also at another of its places
+    where the budget doesn't suffice for both. What failed in a way that may pass comes again, after
+    a while, where the budget and the deadline leave room for it.
     """
 
     __slots__ = (
@@ -80,13 +81,14 @@ class Attempts:
                     raise
                 if told is None or is_the_targets(error):
                     told = error
-                if self._elsewhere(attempt, error):
+                left = self._run.plan.attempts - len(self._account.attempts) + self._before
+                first = sum(not one.failed for one in turns)
+                if left > first and self._elsewhere(attempt, error):
                     turns.appendleft(turn)
                 else:
                     self._tried = ()
                     turns.extend(self._again(turn, attempt, error))
-                tried = len(self._account.attempts) - self._before
-                last = not turns or tried >= self._run.plan.attempts
+                last = not turns or left <= 0
                 if last and len(set(failures)) == 1:
                     raise
                 if last:

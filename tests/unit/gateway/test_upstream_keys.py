@@ -74,6 +74,14 @@ def test_the_budget_holds_over_keys() -> None:
     walking(work, [Play(status=401)], targets=[KEYS], attempts=2)
 
 
+def test_the_next_target_has_its_turn_before_another_key_has_the_last_one() -> None:
+    async def work(walk: Walking) -> None:
+        assert (await walk.ask()).status == 200
+        assert [one.target for one in walk.last.attempts] == ["a", "a", "b"]
+
+    walking(work, [Play(status=401)], [Play()], targets=[KEYS], attempts=3)
+
+
 def test_a_key_is_used_again_when_its_time_is_over() -> None:
     async def work(walk: Walking) -> None:
         for _ in range(6):
