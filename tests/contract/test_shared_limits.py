@@ -340,6 +340,22 @@ async def test_money_is_refused_without_the_store_unless_it_is_said_to_be_local(
             assert len(inside) == 3
 
 
+async def test_who_comes_at_once_when_the_store_is_back_counts_after_what_was_spent_without_it(
+    tmp_path: Path,
+) -> None:
+    local = Rule(of="money", amount=8, per="month", without_store="local")
+    with valkey(tmp_path) as server:
+        async with gateways(server, 1, local, timeout_s=0.3) as (one,):
+            server.freeze()
+            for _ in range(5):
+                (await one.desk.arrive(asks(7))).end(used(7))
+            server.thaw()
+            await eventually(lambda: one.store.up)
+            came = (one.desk.arrive(asks(7)) for _ in range(8))
+            found = await asyncio.gather(*came, return_exceptions=True)
+            assert sum(isinstance(each, Running) for each in found) == 3
+
+
 async def test_a_store_that_forgot_everything_is_told_what_was_spent_and_what_runs(
     tmp_path: Path,
 ) -> None:

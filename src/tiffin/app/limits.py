@@ -41,6 +41,7 @@ class Limiting:
         self._met = 0
         self._told = Standings()
         self._path = standing_limits(data, boot.name)
+        self._turned = asyncio.Event()
         self._store = self._counts = None
         address = boot.server.limit_store
         if address.url:
@@ -50,7 +51,7 @@ class Limiting:
                 boot.epoch,
                 boot=MACHINE_BOOT.read_text().strip(),
                 prefix=address.prefix,
-                turned=self._spent.look,
+                turned=self._turn,
             )
             self._counts = SharedCounts(self._store, Share(boot.ordinal, boot.server.gateways))
         self._up = meter.gauge(
@@ -70,7 +71,7 @@ class Limiting:
         if self._store is not None and self._counts is not None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._store.keep())
-                group.create_task(_repay(self._store, self._counts, self._clock))
+                group.create_task(self._repay(self._store, self._counts))
 
     async def settled(self) -> None:
         """Wait a moment until the store knows how everything ended; it holds what it isn't told."""
@@ -92,6 +93,21 @@ class Limiting:
         self.admission.sweep()
         self._tell()
 
+    def _turn(self) -> None:
+        """The store has come or gone: what others spent is on record, and what we owe is told."""
+        self._spent.look()
+        self._turned.set()
+
+    async def _repay(self, store: SharedLimits, counts: SharedCounts) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPAY_EVERY_S):
+                    await self._turned.wait()
+            self._turned.clear()
+            if store.up:
+                with contextlib.suppress(LimitStoreUnavailable):
+                    await counts.repay(moments(self._clock))
+
     def _tell(self) -> None:
         now = moments(self._clock)
         found = [limit.standing(now) for limit in islice(self.admission.limits, LOOK_AT)]
@@ -108,11 +124,3 @@ class Limiting:
         except OSError:
             return  # the disk is full: it is tried again soon
         self._told = told
-
-
-async def _repay(store: SharedLimits, counts: SharedCounts, clock: Clock) -> None:
-    while True:
-        await asyncio.sleep(REPAY_EVERY_S)
-        if store.up:
-            with contextlib.suppress(LimitStoreUnavailable):
-                await counts.repay(moments(clock))

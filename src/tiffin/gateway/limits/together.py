@@ -59,13 +59,16 @@ class SharedCounts:
         owed = budget.owed
         budget.owe(want.now, -owed)
         if owed:
+            # So it counts before whatever is sent after it.
+            want = want._replace(cost=max(owed, 0))
+            change = Change(want, owed - want.cost, want.now)
             try:
                 grant = await self._store.reserve(tenant, [want], now[0])
             except BaseException:
                 budget.owe(want.now, owed)
                 self._owing[budget] = tenant
                 raise
-            self._store.settle(tenant, grant.name, [Change(want, owed, want.now)], now[0])
+            self._store.settle(tenant, grant.name, [change], now[0])
 
     async def _take_there(self, tenant: str, wanted: Wanted, now: Now) -> Taken:
         wants = [_want(limit, amount, now) for limit, amount in wanted]
