@@ -39,6 +39,8 @@ REFUSALS = (
     Conflict,
     Draining,
 )
+STOPPED = "cancelled"
+"""How a try ended that nobody waited for any more."""
 END_USER = b"x-tiffin-end-user"
 MAX_SAID = 4096
 GIVEN = frozenset({"hit", "joined", "semantic", "stale"})
@@ -182,7 +184,9 @@ class Account:
         self.usage, self.revision = work.usage, work.revision
         self.fallback = work.fallback
         if beside is not None:
-            self.charge.beside(beside.charge, beside.usage, self._accounts.clock.monotonic())
+            now, last = self._accounts.clock.monotonic(), beside.attempts[-1:]
+            stopped = any(one.error == STOPPED for one in last)
+            self.charge.beside(beside.charge, beside.usage, now, stopped=stopped)
             tries = sorted([*self.attempts, *beside.attempts], key=lambda one: one.started_ns)
             self.attempts[:] = [
                 msgspec.structs.replace(one, n=n) for n, one in enumerate(tries, start=1)
@@ -279,7 +283,7 @@ class Account:
     def _outcome(self, raised: BaseException | None) -> tuple[Outcome, str]:
         """The way the request ended: by what was raised, else by what was noted as its error."""
         if isinstance(raised, asyncio.CancelledError) and not self.error:
-            return Outcome.CANCELLED, "cancelled"
+            return Outcome.CANCELLED, STOPPED
         error = self.error or raised
         if error is None:
             return Outcome.OK, ""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tiffin.errors import Overloaded, Rejected, TiffinError, UpstreamFailed
-from tiffin.gateway.account import NO_USAGE, Account
+from tiffin.gateway.account import NO_USAGE, STOPPED, Account
 from tiffin.gateway.attempt import Attempt
 from tiffin.gateway.guard.policy import Guards
 from tiffin.gateway.placement.choice import Reason
@@ -151,7 +151,7 @@ class Attempts:
         """An entry of its own: at an upstream each is a call that was made there."""
         slug, status = "", 200
         if error is not None:
-            slug = error.slug if isinstance(error, TiffinError) else "cancelled"
+            slug = error.slug if isinstance(error, TiffinError) else STOPPED
             status = attempt.status if attempt.status >= 300 else 0
         placed = attempt.visit.reason if attempt.visit is not None else ""
         self._account.tried(attempt.target.model, attempt.started, status, slug, placed)

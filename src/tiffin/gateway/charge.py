@@ -74,8 +74,12 @@ class Charge:
         self.price = None
         self.currency = price.currency if price else ""
 
-    def beside(self, other: "Charge", spent: Usage, moment: float) -> None:
-        """What was tried beside this, and `spent` so much until a monotonic moment, was in vain."""
+    def beside(self, other: "Charge", spent: Usage, moment: float, *, stopped: bool) -> None:
+        """What was tried beside this, and `spent` so much until a monotonic moment, was in vain.
+
+        Whoever is paid for a call that was `stopped` has had its input, and charges for that.
+        """
+        other._began = other._began or (stopped and other.upstream)
         other._waste(spent, moment)
         self.retried_ns += other.retried_ns
         self._lost_pico = min(self._lost_pico + other._lost_pico, MOST_PICO)

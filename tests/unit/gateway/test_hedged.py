@@ -15,6 +15,7 @@ from tiffin.telemetry.events import Outcome
 from tiffin.telemetry.metrics import Meter
 from tiffin.testing.exchange import json_of
 from tiffin.testing.plays import Play
+from tiffin.types.price import Price
 from tiffin.types.snapshot import Plan
 
 STREAMING = pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
@@ -148,6 +149,53 @@ def test_whatever_fails_tries_stay_in_the_budget_and_all_are_in_the_ledger(
         assert numbers == list(range(1, len(numbers) + 1))
 
     walking(work, a, b, attempts=attempts, **HEDGED)
+
+
+def test_one_that_refused_took_nothing() -> None:
+    async def work(walk: Walking) -> None:
+        assert (await walk.ask()).status == 200
+        assert {one.error for one in walk.last.attempts} == {"", "upstream_unavailable"}
+        assert walk.last.loss_pico == 0
+
+    price = {"price": Price(currency="INR", input_token=2, output_token=5)}
+    plays = [Play(first_s=1)], [Play(status=503)]
+    walking(work, *plays, targets=[price, price], attempts=2, **HEDGED)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    a=PLAYS,
+    b=PLAYS,
+    after_s=st.sampled_from([0.1, 0.3, 0.5, 0.6, 0.7, 1.0]),
+    streaming=st.booleans(),
+)
+def test_whenever_a_client_leaves_both_stop_and_all_is_in_the_ledger(
+    a: Play, b: Play, after_s: float, streaming: bool
+) -> None:
+    async def work(walk: Walking) -> None:
+        exchange = walk.request(stream=streaming)
+        exchange.start(walk.handler)
+        await asyncio.sleep(after_s)
+        await exchange.leave()
+        await exchange.over()
+        assert len(walk.ledger.closed) == 1
+
+    walking(work, [a], [b], **HEDGED)
+
+
+@STREAMING
+def test_what_the_slower_one_took_is_our_loss_and_the_tenant_pays_the_other(
+    streaming: bool,
+) -> None:
+    async def work(walk: Walking) -> None:
+        assert (await walk.ask(stream=streaming)).status == 200
+        cost = 7 * 2 + 3 * 5
+        assert (walk.last.target, walk.last.cost_pico) == ("b", cost)
+        assert walk.last.loss_pico > 0
+
+    price = {"price": Price(currency="INR", input_token=2, output_token=5)}
+    pings = Play(first_s=20, ping_s=0.2)
+    walking(work, [pings], [Play()], targets=[price, price], **HEDGED)
 
 
 @pytest.mark.parametrize(("models", "attempts"), [('["a"]', 3), ('["a", "b"]', 1)])
