@@ -205,6 +205,7 @@ def test_a_whole_answer_without_usage(body: bytes) -> None:
         *(b"", b"[]", b"null", b"\xff", b'{"usage":', b"<html>", b'{"choices":[{}]} {}'),
         *(b"{}", b'{"choices":[]}', b'{"choices":null}', b'{"choices":{}}'),
         *(b'{"error":"no"}', b'{"choices":[{}],"error":{"message":"quota"}}'),
+        b'{"choices":[{"message":{"content":"\xff\xfe"}}]}',
     ],
     ids=repr,
 )

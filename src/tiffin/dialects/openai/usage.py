@@ -91,7 +91,9 @@ def read_whole(body: bytes, *, chosen: bool, trusted: bool = False) -> Usage:
     """
     try:
         told = _WHOLES.decode(body)
-    except msgspec.DecodeError as error:
+        if not body.isascii():
+            body.decode()  # what is passed on unread may be any bytes
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UpstreamFailed("the answer is none of the dialect's") from error
     if told.error != _NULL:
         raise error_from_event(body, trusted=trusted)
