@@ -163,6 +163,8 @@ def test_an_answer_outlives_gateway_and_control_is_charged_once_and_lies_nowhere
 ) -> None:
     whole, stream = again(server, "whole-key-name"), again(server, "stream", stream=True)
     assert stream.text.endswith("data: [DONE]\n\n")
+    for reply in (whole, stream):  # an account is closed a moment after its answer
+        assert entry_of(server, id_of(reply))["completion_tokens"] == 20
     for role in ("gateway", "control"):
         pid = server.kill(role)
         server.until_ready(role, after_pid=pid)
