@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tiffin.adapters.stores.answers import SqliteCacheStore
 from tiffin.gateway.cache.memory import MemoryCacheStore
-from tiffin.ports.cache import AROUND_BYTES, CacheStore, Holding, Room, Stored, Which
+from tiffin.ports.cache import AROUND_BYTES, PURGED_NS, CacheStore, Holding, Room, Stored, Which
 
 ROOM = Room(entries=5, bytes=5 * AROUND_BYTES + 100)
 
@@ -41,6 +41,7 @@ def stored(
     tenant: str = "a",
     model: str = "m",
     *,
+    begun_ns: int = 1,
     gone_ns: int = 10,
     content: bytes = b"x",
     scope: bytes = b"",
@@ -49,7 +50,7 @@ def stored(
         tenant=tenant,
         key=key.encode(),
         model=model,
-        made_ns=1,
+        begun_ns=begun_ns,
         fresh_ns=5,
         gone_ns=gone_ns,
         content=content,
@@ -91,7 +92,7 @@ async def test_a_scope_has_its_tenants_newest(make: Make) -> None:
     assert [one.key for one in await store.near("a", b"s", 2)] == [b"k2", b"k1"]
     assert [one.asked for one in await store.near("a", b"t", 2)] == [b"asked other"]
     assert await store.near("b", b"s", 2) == []
-    await store.purge(Which(key=b"k2"))
+    await store.purge(Which(key=b"k2"), 0)
     assert [one.key for one in await store.near("a", b"s", 9)] == [b"k1", b"k0"]
 
 
@@ -130,8 +131,35 @@ async def test_a_purge_removes_what_was_named(make: Make, which: Which, left: se
     entries = [stored("a1"), stored("a2", model="n"), stored("b1", tenant="b")]
     for entry in entries:
         await store.keep([entry])
-    assert await store.purge(which) == 3 - len(left)
+    assert await store.purge(which, 0) == 3 - len(left)
     assert {e.key.decode() for e in entries if await store.find(e.tenant, [e.key])} == left
+
+
+@pytest.mark.parametrize(
+    "which",
+    [Which(), Which("a"), Which(model="m"), Which(key=b"k"), Which("a", "m", b"k")],
+    ids=["all", "tenant", "model", "key", "entry"],
+)
+async def test_what_was_begun_before_a_purge_isnt_kept_after_it(make: Make, which: Which) -> None:
+    store, other = make(), Which(tenant="b")
+    await store.purge(which, 5)
+    await store.purge(other, 5)
+    await store.keep([stored("k", begun_ns=5)])
+    assert await one_of(store, "a", "k") is None
+    await store.keep([stored("k", begun_ns=6)])
+    assert await one_of(store, "a", "k") is not None
+    assert await store.holdings() != []
+
+
+async def test_what_no_purge_has_named_is_kept(make: Make) -> None:
+    store = make()
+    for which in (Which("b"), Which(model="n"), Which(key=b"j"), Which("a", "n"), Which("b", "m")):
+        await store.purge(which, 5)
+    await store.keep([stored("k", begun_ns=1)])
+    assert await one_of(store, "a", "k") is not None
+    await store.expire(PURGED_NS + 5)
+    await store.keep([stored("k", tenant="b", begun_ns=1)])
+    assert await one_of(store, "b", "k") is not None, "a day later it is forgotten"
 
 
 async def test_what_is_gone_is_removed(make: Make) -> None:
@@ -169,7 +197,7 @@ async def test_bounds_hold_and_nothing_crosses_tenants(
             await store.keep([stored(str(name), tenant, content=content, gone_ns=n + 10)])
             latest[tenant, key] = content
         elif what == "p":
-            await store.purge(Which(tenant=tenant))
+            await store.purge(Which(tenant=tenant), 0)
             latest = {at: content for at, content in latest.items() if at[0] != tenant}
         else:
             await store.expire(n)
@@ -191,7 +219,7 @@ async def test_processes_share_a_file_and_a_purge_leaves_nothing_in_it(tmp_path:
     await one.keep([stored("kept", tenant="b", content=b"STAYS " * 500)])
     assert await one_of(other, "a", "k3") is not None
     assert b"SECRET" in everything(tmp_path)
-    assert await other.purge(Which(tenant="a")) == 20
+    assert await other.purge(Which(tenant="a"), 0) == 20
     assert await one_of(one, "a", "k3") is None
     left = everything(tmp_path)
     assert b"SECRET" not in left

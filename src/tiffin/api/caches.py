@@ -11,6 +11,7 @@ from tiffin.api.costs import answer
 from tiffin.dialects.reader import Reader
 from tiffin.errors import SchemaViolation
 from tiffin.ports.cache import CacheStore, Holding, Which
+from tiffin.ports.clock import Clock
 from tiffin.ports.exchange import Exchange
 
 CACHE: Final = "/admin/v1/cache"
@@ -56,8 +57,9 @@ _PURGES = Reader(Purge)
 class CachePages:
     """Answers exchanges below `/admin/v1/cache`."""
 
-    def __init__(self, store: CacheStore) -> None:
+    def __init__(self, store: CacheStore, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
 
     def pages(self) -> dict[bytes, dict[bytes, Page]]:
         """By path and method."""
@@ -76,7 +78,7 @@ class CachePages:
             raise SchemaViolation(
                 "say which answers: one or several of 'tenant', 'model' and 'key', or 'all': true"
             )
-        answer(exchange, Purged(entries=await self._store.purge(which)))
+        answer(exchange, Purged(entries=await self._store.purge(which, self._clock.now_ns())))
 
 
 def _bytes_of(key: str) -> bytes:

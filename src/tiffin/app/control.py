@@ -232,7 +232,7 @@ class Control:
             tenancy=self.tenancy.pages(),
             costs=self.money.pages(),
             budgets=self.alerting.pages(),
-            caches=CachePages(self.answers),
+            caches=CachePages(self.answers, self.clock),
         )
         self._server = EdgeServer(private_edge(AdminApi(desk), self.boot.server))
         gc.collect()

@@ -75,7 +75,7 @@ class SharedConversations:
                         tenant=tenant,
                         key=name.encode(),
                         model="",
-                        made_ns=now_ns,
+                        begun_ns=now_ns,
                         fresh_ns=gone_ns,
                         gone_ns=gone_ns,
                         content=content,
@@ -86,7 +86,8 @@ class SharedConversations:
             log.warning("response_not_kept", reason=error.message)
 
     async def _purge(self, tenant: str, name: str) -> None:
-        await self._shelf.store.purge(Which(tenant=tenant, key=name.encode()))
+        which = Which(tenant=tenant, key=name.encode())
+        await self._shelf.store.purge(which, self._shelf.clock.now_ns())
 
 
 def _label(tenant: str, name: str) -> Label:

@@ -5,19 +5,22 @@ Contract:
 - What is in the store is never more than its `Room`: the oldest of the tenant that has most goes
   first. What is larger than all of it isn't kept.
 - After `purge` and `expire` returned nothing of what they removed is left, on disk neither, and no
-  process that shares the store finds it.
+  process that shares the store finds it. What a `purge` would have removed isn't kept after it
+  either, for a day, where its making began before.
 - All raise `Unavailable` while the store can't be used; nothing of it is lost to anybody then but
   time.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 AROUND_BYTES = 256
 """What an entry takes beside its content."""
+PURGED_NS: Final = 86_400_000_000_000
+"""How long it is remembered what was purged: longer than any answer is being made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,15 @@ class Room:
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """An answer to a request for `model`, sealed. Moments are UTC nanoseconds.
 
-    It is good until `fresh_ns`, and is gone from `gone_ns` on. Where others may ask the same in
-    other words, `scope` is equal for all that may, and `asked` is what was asked, sealed.
+    Its making began at `begun_ns`; it is good until `fresh_ns`, and is gone from `gone_ns` on.
+    Where others may ask the same in other words, `scope` is equal for all that may, and `asked` is
+    what was asked, sealed.
     """
 
     tenant: str
     key: bytes
     model: str
-    made_ns: int
+    begun_ns: int
     fresh_ns: int
     gone_ns: int
     content: bytes
@@ -98,8 +102,8 @@ class CacheStore(Protocol):
         """Keep these, in place of what was there, and of what is oldest where there is no room."""
         ...
 
-    async def purge(self, which: Which) -> int:
-        """Remove these; how many there were."""
+    async def purge(self, which: Which, now_ns: int) -> int:
+        """Remove these, and those of them that are being made now; how many there were."""
         ...
 
     async def expire(self, now_ns: int) -> int:

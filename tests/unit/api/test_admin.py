@@ -63,7 +63,7 @@ class Pages:
                 tenancy=self.tenancy.pages(),
                 costs=self.money.pages(),
                 budgets=self.alerting.pages(),
-                caches=CachePages(MemoryCacheStore()),
+                caches=CachePages(MemoryCacheStore(), FakeClock()),
             )
         )
 

@@ -9,24 +9,25 @@ import os
 import sqlite3
 import time
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
 from tiffin.adapters.stores.connection import BUSY_S, SqliteThread, transaction
-from tiffin.ports.cache import Holding, Near, Room, Stored, Which
+from tiffin.ports.cache import PURGED_NS, Holding, Near, Room, Stored, Which
 
-VERSION = 2
+VERSION = 3
 EXPIRE_AT_ONCE = 1000
 CHECKPOINT_TRIES = 50
 FIND_AT_ONCE = 500
 
-_COLUMNS = "tenant, key, model, made_ns, fresh_ns, gone_ns, content, scope, asked"
+_COLUMNS = "tenant, key, model, begun_ns, fresh_ns, gone_ns, content, scope, asked"
 # `held` is what `entry` comes to by tenant, in the same step as every change.
 _SCHEMA = """
     CREATE TABLE entry (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, key BLOB NOT NULL,
-        model TEXT NOT NULL, made_ns INTEGER NOT NULL, fresh_ns INTEGER NOT NULL,
+        model TEXT NOT NULL, begun_ns INTEGER NOT NULL, fresh_ns INTEGER NOT NULL,
         gone_ns INTEGER NOT NULL, content BLOB NOT NULL, scope BLOB NOT NULL, asked BLOB NOT NULL,
         bytes INTEGER NOT NULL
     );
@@ -34,6 +35,10 @@ _SCHEMA = """
     CREATE INDEX entry_age ON entry (tenant, seq);
     CREATE INDEX entry_scope ON entry (tenant, scope, seq) WHERE scope != x'';
     CREATE INDEX entry_gone ON entry (gone_ns);
+    CREATE TABLE purged (
+        at_ns INTEGER NOT NULL, tenant TEXT NOT NULL, model TEXT NOT NULL, key BLOB NOT NULL
+    );
+    CREATE INDEX purged_at ON purged (at_ns);
     CREATE TABLE held (tenant TEXT PRIMARY KEY, entries INTEGER NOT NULL, bytes INTEGER NOT NULL);
     CREATE TRIGGER entry_came AFTER INSERT ON entry BEGIN
         INSERT INTO held VALUES (new.tenant, 1, new.bytes) ON CONFLICT (tenant)
@@ -93,24 +98,28 @@ class SqliteCacheStore:
 
         await self._writer.run(write)
 
-    async def purge(self, which: Which) -> int:
-        """Remove these."""
+    async def purge(self, which: Which, now_ns: int) -> int:
+        """Remove these, and those that are being made."""
         wanted = {"tenant": which.tenant, "model": which.model, "key": which.key}
         given = {name: value for name, value in wanted.items() if value}
         where = " AND ".join(f"{name} = :{name}" for name in given) or "true"
 
         def delete(db: Connection) -> int:
-            count = db.execute(f"DELETE FROM entry WHERE {where}", given).rowcount  # noqa: S608
+            with transaction(db):
+                mark = (now_ns, which.tenant, which.model, _marked(which.key))
+                db.execute("INSERT INTO purged VALUES (?, ?, ?, ?)", mark)
+                count = db.execute(f"DELETE FROM entry WHERE {where}", given).rowcount  # noqa: S608
             _leave_nothing(db)
             return count
 
-        return await self._writer.run(delete) if self._path.exists() else 0
+        return await self._writer.run(delete)
 
     async def expire(self, now_ns: int) -> int:
         """Remove what is gone by now."""
 
         def delete(db: Connection) -> int:
             total = 0
+            db.execute("DELETE FROM purged WHERE at_ns <= ?", (now_ns - PURGED_NS,))
             text = f"SELECT seq FROM entry WHERE gone_ns <= ? LIMIT {EXPIRE_AT_ONCE}"  # noqa: S608
             while gone := db.execute(text, (now_ns,)).fetchall():
                 with transaction(db):
@@ -141,7 +150,7 @@ class SqliteCacheStore:
 
     def _keep(self, db: Connection, entry: Stored) -> None:
         db.execute("DELETE FROM entry WHERE tenant = ? AND key = ?", (entry.tenant, entry.key))
-        if entry.size > self._room.bytes:
+        if entry.size > self._room.bytes or _is_purged(db, entry):
             return
         values = (*(getattr(entry, name) for name in Stored.__struct_fields__), entry.size)
         marks = ", ".join("?" * len(values))
@@ -193,6 +202,21 @@ def _opened(path: Path) -> Connection:
         db.close()
         raise
     return db
+
+
+def _marked(key: bytes) -> bytes:
+    """A key as it is remembered that it was purged: it is itself one of the things that go."""
+    return sha256(key).digest() if key else b""
+
+
+def _is_purged(db: Connection, entry: Stored) -> bool:
+    """Whether it would have been removed since its making began."""
+    found = db.execute(
+        "SELECT 1 FROM purged WHERE at_ns >= ? AND tenant IN ('', ?) AND model IN ('', ?)"
+        " AND key IN (x'', ?) LIMIT 1",
+        (entry.begun_ns, entry.tenant, entry.model, _marked(entry.key)),
+    )
+    return found.fetchone() is not None
 
 
 def _entry(row: tuple[str | bytes | int, ...]) -> Stored:

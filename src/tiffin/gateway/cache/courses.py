@@ -59,7 +59,8 @@ class WholeCourse:
             form=asked.cached_as,
             usage=flight.work.usage,
         )
-        await self._shelf.keep([self._placed(kept)], self.run.plan.cache)
+        placed = [self._placed(kept)]
+        await self._shelf.keep(placed, self.run.plan.cache, flight.work.opened_ns)
 
     def _placed(self, kept: Remembered) -> Placed:
         return Placed(self.slot, kept)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tiffin.ports.cache import Holding, Near, Room, Stored, Which
+from tiffin.ports.cache import PURGED_NS, Holding, Near, Room, Stored, Which
 
 ROOM = Room(entries=10_000, bytes=67_108_864)
 
@@ -14,6 +14,7 @@ class MemoryCacheStore:
         self._room = room
         self._shelves: dict[str, dict[bytes, Stored]] = {}  # each the oldest first
         self._sizes: dict[str, int] = {}
+        self._purged: dict[Which, int] = {}
 
     async def find(self, tenant: str, keys: Sequence[bytes]) -> list[Stored]:
         """What is kept there, however old."""
@@ -31,12 +32,14 @@ class MemoryCacheStore:
         for entry in entries:
             self._keep(entry)
 
-    async def purge(self, which: Which) -> int:
-        """Remove these."""
+    async def purge(self, which: Which, now_ns: int) -> int:
+        """Remove these, and those that are being made."""
+        self._purged[which] = now_ns
         return self._remove([entry for entry in self._entries() if which.has(entry)])
 
     async def expire(self, now_ns: int) -> int:
         """Remove what is gone by now."""
+        self._purged = {one: at for one, at in self._purged.items() if at > now_ns - PURGED_NS}
         return self._remove([entry for entry in self._entries() if entry.gone_ns <= now_ns])
 
     async def holdings(self) -> list[Holding]:
@@ -56,7 +59,8 @@ class MemoryCacheStore:
 
     def _keep(self, entry: Stored) -> None:
         self._drop(entry.tenant, entry.key)
-        if entry.size > self._room.bytes:
+        purged = any(at >= entry.begun_ns and one.has(entry) for one, at in self._purged.items())
+        if purged or entry.size > self._room.bytes:
             return
         self._shelves.setdefault(entry.tenant, {})[entry.key] = entry
         self._sizes[entry.tenant] = self._sizes.get(entry.tenant, 0) + entry.size

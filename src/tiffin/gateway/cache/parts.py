@@ -79,7 +79,7 @@ class PartsCourse:
             for slot in fresh
         ]
         placed = list(map(Placed, fresh, made))
-        await self._shelf.keep(placed, self.run.plan.cache)
+        await self._shelf.keep(placed, self.run.plan.cache, flight.work.opened_ns)
 
     def joined(self, made: bytes) -> bytes:
         """The whole answer; `made` is what was made of it now, empty if nothing was."""

@@ -65,10 +65,12 @@ class SemanticCourse(WholeCourse):
     async def find(self, work: Account) -> Remembered | None:
         """The answer, if it or that of a question which means the same is kept."""
         kept = await super().find(work)
+        if kept is not None:
+            return kept
         meaning = await asyncio.to_thread(meaning_of, self._asking.question.text)
         thresholds = self.run.plan.cache.semantic.thresholds
-        if kept is not None or meaning is None or meaning.language not in thresholds:
-            return kept
+        if meaning is None or meaning.language not in thresholds:
+            return None
         self._scope = self._scope_of(meaning)
         if wants_fresh(self.delivery.exchange):
             return None

@@ -112,14 +112,15 @@ class Shelf:
             return []
         return found
 
-    async def keep(self, answers: Sequence[Placed], rules: Caching) -> None:
-        """Keep answers that aren't too large; where too much is being kept already they aren't."""
+    async def keep(self, answers: Sequence[Placed], rules: Caching, begun_ns: int) -> None:
+        """Keep answers that aren't too large, and whose making began then (UTC); where too much is
+        being kept already they aren't."""
         if self._keeping >= MAX_KEEPING:
             return
         self._keeping += 1
         try:
             fit = [one for one in answers if len(one.answer.body) <= self.answer_bytes]
-            await self.store.keep([await self._stored(one, rules) for one in fit])
+            await self.store.keep([await self._stored(one, rules, begun_ns) for one in fit])
             self._fault = ""
         except TiffinError as error:
             self._failed(error)
@@ -147,15 +148,14 @@ class Shelf:
         await self._ready(self._vault, label.tenant)
         return self._vault.open(label, content)
 
-    async def _stored(self, placed: Placed, rules: Caching) -> Stored:
+    async def _stored(self, placed: Placed, rules: Caching, begun_ns: int) -> Stored:
         slot, answer, scope, asked = placed
-        now_ns = self.clock.now_ns()
-        fresh_ns = now_ns + int(rules.ttl_s * 1e9)
+        fresh_ns = self.clock.now_ns() + int(rules.ttl_s * 1e9)
         return Stored(
             tenant=slot.tenant,
             key=slot.key,
             model=slot.model,
-            made_ns=now_ns,
+            begun_ns=begun_ns,
             fresh_ns=fresh_ns,
             gone_ns=fresh_ns + int(rules.stale_s * 1e9),
             content=await self.sealed(slot.label, msgspec.msgpack.encode(answer)),

@@ -1,6 +1,7 @@
 """Identical requests at the same time run once, and each has an account of its own."""
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -19,6 +20,8 @@ from tests.unit.gateway.test_walk import (
 )
 from tiffin.errors import RunFailed, UpstreamFailed
 from tiffin.gateway.cache import flights
+from tiffin.gateway.cache.memory import MemoryCacheStore
+from tiffin.ports.cache import Stored, Which
 from tiffin.telemetry.events import Outcome
 from tiffin.testing.exchange import FakeExchange, answered, json_of
 from tiffin.types.caching import Caching
@@ -46,6 +49,23 @@ async def test_they_share_one_run_and_one_pays(streaming: bool) -> None:
     assert [len(one.attempts) for one in shop.ledger.closed if one.attempts] == [1]
     shop.settled()
     assert (await shop.ask(stream=streaming)).answer_headers[b"x-tiffin-cache"] == b"hit"
+
+
+class Purged(MemoryCacheStore):
+    """Everything is purged after each look-up, while the answer is being made."""
+
+    async def find(self, tenant: str, keys: Sequence[bytes]) -> list[Stored]:
+        found = await super().find(tenant, keys)
+        await self.purge(Which(), 2**62)
+        return found
+
+
+async def test_an_answer_that_was_being_made_when_it_was_purged_isnt_kept() -> None:
+    shop = Shop(ScriptedBackend(whole()), cache=ON)
+    shop.walk._stages.cache.shelf.store = Purged()
+    found = [(await shop.ask()).answer_headers[b"x-tiffin-cache"] for _ in range(2)]
+    assert found == [b"miss", b"miss"]
+    shop.settled()
 
 
 async def test_who_differs_in_anything_doesnt_share() -> None:

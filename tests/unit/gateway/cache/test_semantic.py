@@ -97,7 +97,7 @@ async def test_an_answer_is_purged_by_the_key_that_its_second_client_was_told() 
     again = await ask(shop, AGAIN)
     key = again.answer_headers[b"x-tiffin-cache-key"]
     assert key == first.answer_headers[b"x-tiffin-cache-key"]
-    await shop.walk._stages.cache.shelf.store.purge(Which(key=bytes.fromhex(key.decode())))
+    await shop.walk._stages.cache.shelf.store.purge(Which(key=bytes.fromhex(key.decode())), 0)
     assert mark(await ask(shop, AGAIN)) == "miss"
 
 
