@@ -65,6 +65,7 @@ class Wire(asyncio.Transport):
         if self._over:
             return
         self._over = True
+        self._held.clear()  # nothing comes any more at an end that was closed
         self._loop.call_soon(self._protocol.connection_lost, None)
         if self._other is not None:
             self._loop.call_soon(self._other._lose, error)

@@ -1,5 +1,6 @@
 """One deadline and one budget, whatever upstreams do: in virtual time, with every fault."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -160,6 +161,23 @@ def test_a_stream_that_crawls_is_given_up_and_one_that_walks_is_not() -> None:
     slow = {"min_bytes_per_s": 100, "between_bytes_timeout_s": 60.0}
     plays = [Play(words=20, word_s=1), Play(words=20, word_s=9, ping_s=1), Play(first_s=30)]
     walking(work, plays, targets=[slow])
+
+
+@pytest.mark.parametrize("least", [0, 100])
+def test_a_client_that_reads_late_gets_all_and_nobody_is_blamed(least: int) -> None:
+    async def work(walk: Walking) -> None:
+        exchange = walk.request(stream=True)
+        exchange.start(walk.handler)
+        await exchange.wrote.wait()
+        exchange.room.clear()
+        await asyncio.sleep(100)
+        exchange.room.set()
+        await exchange.over()
+        assert exchange.sent.endswith(b"data: [DONE]\n\n")
+        assert walk.last.outcome is Outcome.OK
+
+    slow = {"between_bytes_timeout_s": 10.0, "min_bytes_per_s": least}
+    walking(work, [Play(words=6000, word_s=0.001)], targets=[slow])
 
 
 def test_one_that_crawls_before_its_first_word_is_asked_of_the_next() -> None:

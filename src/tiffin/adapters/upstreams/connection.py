@@ -136,6 +136,7 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
         self._size = 0
         if self._paused and self._resting is None:
             self._paused = False
+            self._wait_on(self._loop.time())
             self.transport.resume_reading()
         return data
 
@@ -194,6 +195,8 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
             self._fail(DeadlineExceeded("the deadline passed while waiting for the model"))
         elif not self._head_done:
             self._fail(UpstreamUnavailable(f"no answer within {limits.first_byte_s:g} s"))
+        elif self._paused:
+            self._wait_on(now)  # what we don't read can't come
         elif self._is_weighed and now >= self._weighed_at + PACE_S:
             self._weigh(now)
         else:
@@ -204,14 +207,19 @@ class Connection(asyncio.Protocol):  # noqa: PLR0904 - its callers set the names
         return self.streaming and bool(self._pool.timeouts.least_bytes_per_s)
 
     def _weigh(self, now: float) -> None:
-        """Whether what came since the last time is enough; what we don't read can't come."""
+        """Whether what came since the last time is enough."""
         least = self._pool.timeouts.least_bytes_per_s
-        if self._weight < least * PACE_S and not self._paused:
+        if self._weight < least * PACE_S:
             self._fail(
                 UpstreamFailed(f"{self._weight} bytes in {PACE_S:g} s, under {least} a second")
             )
+        self._wait_on(now)
+
+    def _wait_on(self, now: float) -> None:
+        """Its time to bring something begins anew."""
         self._weight, self._weighed_at = 0, now
-        self.expires = min(self.expires + PACE_S, self._deadline)
+        limit = self._pool.timeouts.between_bytes_s
+        self.expires = min(self._deadline, now + (PACE_S if self._is_weighed else limit))
 
     def _next(self) -> asyncio.Future[None]:
         """What is awaited until something has come or broken."""
