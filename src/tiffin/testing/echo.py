@@ -32,14 +32,14 @@ from tiffin.errors import (
 )
 from tiffin.ports.text_runtime import Capabilities, Delta, Prompt, TokenLogprob
 from tiffin.types.snapshot import Deployment
-from tiffin.types.text import ChatRequest, CompletionRequest, Message, Tool
+from tiffin.types.text import ChatRequest, CompletionRequest
 from tiffin.types.usage import Usage
 
 Sleep = Callable[[float], Awaitable[None]]
 _WORD = re.compile(r"\S+\s*|\s+")
 
 
-class EchoRuntime:
+class EchoRuntime(byte_tokens.Tokenizing):
     """Satisfies `ports.text_runtime.TextRuntime`; a token is a byte of UTF-8, plus 1 for start.
 
     `running`, `started`, `finished` and `cancelled` count its runs, so that a test can see that
@@ -73,7 +73,7 @@ class EchoRuntime:
         _check_bias(request.logit_bias)
         if isinstance(request, CompletionRequest):
             return [
-                self._prompt(request, tokens, byte_tokens.text(tokens), "prompt")
+                self._prompt(request, tokens, byte_tokens.text_of(tokens), "prompt")
                 for tokens in byte_tokens.prompts(request.prompt)
             ]
         if request.tools and not self.spec.tools:
@@ -93,23 +93,6 @@ class EchoRuntime:
                 cached += 1
         self.lanes[slot] = prompt.tokens
         return EchoRun(self, prompt, cached)
-
-    async def tokenize(
-        self,
-        *,
-        text: str | None,
-        messages: list[Message] | None,
-        tools: list[Tool] | None,
-        special: bool,
-    ) -> list[int]:
-        """Bytes plus one; 0 first where `special` and a text."""
-        if messages is not None:
-            return byte_tokens.of_messages(messages)
-        return [0] * special + byte_tokens.tokens(text or "")
-
-    async def detokenize(self, tokens: list[int]) -> str:
-        """The text of such tokens."""
-        return byte_tokens.text(byte_tokens.ids(tokens))
 
     async def close(self) -> None:
         """Nothing to give back."""

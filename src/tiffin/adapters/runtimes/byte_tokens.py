@@ -3,9 +3,30 @@
 from typing import Final
 
 from tiffin.errors import SchemaViolation
-from tiffin.types.text import Message
+from tiffin.types.text import Message, Tool
 
 TOKENS: Final = 257
+
+
+class Tokenizing:
+    """The part of `ports.text_runtime.TextRuntime` that turns texts into tokens and back."""
+
+    async def tokenize(
+        self,
+        *,
+        text: str | None,
+        messages: list[Message] | None,
+        tools: list[Tool] | None,
+        special: bool,
+    ) -> list[int]:
+        """Bytes plus one; 0 first where `special` and a text."""
+        if messages is not None:
+            return of_messages(messages)
+        return [0] * special + tokens(text or "")
+
+    async def detokenize(self, tokens: list[int]) -> str:
+        """The text of such tokens."""
+        return text_of(ids(tokens))
 
 
 def said(message: Message) -> str:
@@ -43,7 +64,7 @@ def ids(given: list[int]) -> list[int]:
     return list(given)
 
 
-def text(given: list[int]) -> str:
+def text_of(given: list[int]) -> str:
     """The text that tokens are of."""
     return bytes(token - 1 for token in given if token).decode("utf-8", "replace")
 

@@ -15,13 +15,13 @@ from tiffin.config.models import RulesModel
 from tiffin.errors import ContextLengthExceeded, SchemaViolation, UnsupportedParameter
 from tiffin.ports.text_runtime import Capabilities, Delta, Prompt
 from tiffin.types.snapshot import Deployment
-from tiffin.types.text import ChatRequest, CompletionRequest, Message, Tool
+from tiffin.types.text import ChatRequest, CompletionRequest
 from tiffin.types.usage import Usage
 
 _STEPS: Final = re.compile(r"\S+\s*|\s+")
 
 
-class RulesRuntime:
+class RulesRuntime(byte_tokens.Tokenizing):
     """Satisfies `ports.text_runtime.TextRuntime`; a token is a byte of UTF-8."""
 
     def __init__(self, deployment: Deployment) -> None:
@@ -40,7 +40,7 @@ class RulesRuntime:
         if isinstance(request, CompletionRequest):
             texts = byte_tokens.prompts(request.prompt)
             return [
-                self._prompt(request, given, self.answer(byte_tokens.text(given)), "prompt")
+                self._prompt(request, given, self.answer(byte_tokens.text_of(given)), "prompt")
                 for given in texts
             ]
         asked = [one for one in request.messages if one.role == "user"] or request.messages
@@ -61,23 +61,6 @@ class RulesRuntime:
     ) -> AsyncIterator[AsyncIterator[Delta]]:
         """Say it."""
         yield _said(prompt)
-
-    async def tokenize(
-        self,
-        *,
-        text: str | None,
-        messages: list[Message] | None,
-        tools: list[Tool] | None,
-        special: bool,
-    ) -> list[int]:
-        """Bytes plus one; 0 first where `special` and a text."""
-        if messages is not None:
-            return byte_tokens.of_messages(messages)
-        return [0] * special + byte_tokens.tokens(text or "")
-
-    async def detokenize(self, tokens: list[int]) -> str:
-        """The text of such tokens."""
-        return byte_tokens.text(byte_tokens.ids(tokens))
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -103,7 +86,7 @@ class RulesRuntime:
             tokens=given,
             answer_tokens=min(room, most or COMPLETION_TOKENS),
             sampling={"say": answer[: min(ends, default=len(answer))]},
-            text="" if isinstance(request, ChatRequest) else byte_tokens.text(given),
+            text="" if isinstance(request, ChatRequest) else byte_tokens.text_of(given),
         )
 
 
